@@ -1,0 +1,11 @@
+//! The CREM protocol, sans-IO: the sender function (`csf`), the receiver function (`crf`) and what they
+//! share. Time and packets are arguments, decisions are return values. No clock, socket, mbuf, thread
+//! or payload octet is touched here.
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod actions;
+pub mod packet;
+pub mod time;

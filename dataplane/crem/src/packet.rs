@@ -1,0 +1,69 @@
+//! What the core is told of a packet. The frame itself stays in the caller's buffer; the core only
+//! clones references to it and never reads its octets.
+
+use core::net::IpAddr;
+use crem_wire::{Psn, Qpn};
+
+/// A reference to a frame in the caller's buffers.
+///
+/// `clone` takes one more reference and never copies octets; dropping gives it back.
+pub trait PktBuf: Clone {}
+
+impl<T> PktBuf for alloc::rc::Rc<T> {}
+impl<T> PktBuf for alloc::sync::Arc<T> {}
+
+/// What separates equal (source, destination, QP) triples: the VLAN and VXLAN context of a frame, as
+/// the caller numbers it. Zero is the untagged context.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Namespace(pub u64);
+
+/// Which side's PSNs a packet carries (AMB-PSNSPACE): the requester's own, or, in READ and atomic
+/// responses, those of the requests being answered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum PsnSpace {
+    /// Request packets: Flow Kind 1.
+    Requests,
+    /// READ and atomic responses: private Flow Kind 0xC1.
+    Responses,
+}
+
+/// The identity of a protected stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct StreamKey {
+    /// VLAN and tunnel context.
+    pub namespace: Namespace,
+    /// Source address of the RoCEv2 packets.
+    pub source: IpAddr,
+    /// Destination address of the RoCEv2 packets.
+    pub destination: IpAddr,
+    /// Destination queue pair.
+    pub qp: Qpn,
+    /// PSN space.
+    pub space: PsnSpace,
+}
+
+/// One packet of a stream as a port delivered it: a request (or response) that carries a PSN of its
+/// stream. Acknowledgments, CNPs and unprotected opcodes never become a `Desc`.
+#[derive(Clone, Debug)]
+pub struct Desc<B> {
+    /// The stream it belongs to.
+    pub key: StreamKey,
+    /// BTH PSN.
+    pub psn: Psn,
+    /// BTH opcode octet.
+    pub opcode: u8,
+    /// Octets of the UDP payload, BTH to ICRC: the length of P.
+    pub payload_len: u16,
+    /// Offset of the UDP payload in the frame.
+    pub payload_off: u16,
+    /// Octets of RDMA payload if the opcode is FIRST or MIDDLE, where it equals the RDMA MTU.
+    pub mtu_seen: Option<u16>,
+    /// DMA Length if this is a READ request.
+    pub read_length: Option<u32>,
+    /// The packet arrived with ECN CE (after RFC 6040 decapsulation where tunnelled).
+    pub ce: bool,
+    /// DSCP of the packet's own IP header.
+    pub dscp: u8,
+    /// A reference to the frame.
+    pub buf: B,
+}

@@ -1,0 +1,13 @@
+//! Bytes ↔ types: Ethernet, VLAN, IP, UDP, VXLAN, the RoCEv2 headers with their ICRC, rebuilding the
+//! headers of a restored packet, and the nine CREM messages. No decisions live here.
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod bitmap;
+pub mod crem;
+mod num;
+
+pub use bitmap::Bitmap;
+pub use num::{ConfigId, FlowId, Psn, Qpn, RequestId};

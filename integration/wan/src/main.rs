@@ -1,0 +1,2 @@
+//! (starting)
+fn main() {}

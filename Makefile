@@ -1,0 +1,69 @@
+# CREM gateway. `make help` lists the targets.
+SHELL := /bin/bash
+STAGE := integration/scripts/stage
+CARGO_DENY := target/tools/bin/cargo-deny
+DENY_VERSION := 0.20.2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors restore e2e doc clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## install the Debian packages that building and testing need (root)
+	@integration/scripts/setup
+
+build: setup ## build every program, optimised
+	cargo build --release --locked --workspace --bins
+
+demo: build ## the pair at 20 ms RTT and 1 % loss against the bare path (root, about 3 minutes after the build)
+	integration/scripts/with-hugepages 512 target/release/scenario demo
+
+test: ## everything that CI runs (root)
+	@$(STAGE) --start
+	@$(STAGE) setup $(MAKE) -s setup
+	@$(STAGE) fmt $(MAKE) -s fmt
+	@$(STAGE) clippy $(MAKE) -s clippy
+	@$(STAGE) deny $(MAKE) -s deny
+	@$(STAGE) nostd $(MAKE) -s nostd
+	@$(STAGE) unit $(MAKE) -s unit
+	@$(STAGE) build $(MAKE) -s build
+	@$(STAGE) vectors $(MAKE) -s vectors
+	@$(STAGE) restore $(MAKE) -s restore
+	@$(STAGE) e2e $(MAKE) -s e2e
+	@$(STAGE) --summary
+
+test-fast: fmt clippy unit ## the checks that need no second build
+
+fmt: ## formatting
+	cargo fmt --all --check
+
+clippy: setup ## lints, warnings are errors
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+deny: $(CARGO_DENY) ## licences, sources and bans of dependencies
+	$(CARGO_DENY) --locked check bans licenses sources
+
+$(CARGO_DENY):
+	cargo install --locked --quiet --root target/tools --version $(DENY_VERSION) cargo-deny
+
+nostd: ## the protocol crates build without std
+	cargo build --locked -p crem-fec -p crem-wire -p crem-core --no-default-features
+
+unit: setup ## unit, property and DPDK tests (root for the DPDK tests)
+	integration/scripts/with-hugepages 256 cargo test --locked --workspace
+
+vectors: ## test vectors of the protocol documents
+	cargo run --release --locked -q -p crem-integration --bin vectors -- integration/testdata/vectors
+
+restore: ## restore every request packet of the captures
+	cargo run --release --locked -q -p crem-integration --bin restore
+
+e2e: build ## the pair in network namespaces, every scenario (root)
+	integration/scripts/with-hugepages 512 target/release/scenario all
+
+doc: ## API documentation of the product crates
+	cargo doc --locked --no-deps --workspace
+
+clean: ## remove build output
+	cargo clean

@@ -11,11 +11,14 @@ impl Bitmap {
 
     /// The set 0 .. `count`; `count` up to 255.
     pub fn first(count: usize) -> Self {
-        let mut set = Self::EMPTY;
-        for position in 0..count.min(255) {
-            set.insert(position as u8);
-        }
-        set
+        let count = count.min(255);
+        Self(core::array::from_fn(|i| {
+            match count.saturating_sub(i * 64) {
+                0 => 0,
+                bits @ 1..=63 => (1 << bits) - 1,
+                _ => u64::MAX,
+            }
+        }))
     }
 
     /// Adds a position.
@@ -80,9 +83,47 @@ impl Bitmap {
         })
     }
 
+    /// Number of octets that a bitmap of `k` positions takes on the wire: ceil(k/32) 32-bit words.
+    pub const fn wire_len(k: u8) -> usize {
+        (k as usize).div_ceil(32) * 4
+    }
+
+    /// Writes ceil(k/32) big-endian words to the front of `out`, as far as it has room. Positions at
+    /// or beyond `k` are left out, since a receiver discards a message that has one (AMB-BITPAD).
+    pub fn write_wire(&self, k: u8, out: &mut [u8]) {
+        let inside = self.and(&Self::first(usize::from(k)));
+        for (w, word) in out
+            .chunks_exact_mut(4)
+            .take(Self::wire_len(k) / 4)
+            .enumerate()
+        {
+            // Storage is least significant bit first, the wire is most significant bit first.
+            let bits = (inside.0[w / 2] >> (w % 2 * 32)) as u32;
+            word.copy_from_slice(&bits.reverse_bits().to_be_bytes());
+        }
+    }
+
+    /// Reads the words of a bitmap of `k` positions. `None` if a bit at or beyond `k` is set
+    /// (AMB-BITPAD) or `octets` is not exactly [`Bitmap::wire_len`] long.
+    pub fn from_wire(octets: &[u8], k: u8) -> Option<Self> {
+        if octets.len() != Self::wire_len(k) {
+            return None;
+        }
+        let mut set = Self::EMPTY;
+        for (w, word) in octets.as_chunks::<4>().0.iter().enumerate() {
+            set.0[w / 2] |= u64::from(u32::from_be_bytes(*word).reverse_bits()) << (w % 2 * 32);
+        }
+        Self::first(usize::from(k))
+            .contains_all(&set)
+            .then_some(set)
+    }
+
     /// The highest position, if any.
     pub fn last(&self) -> Option<u8> {
-        (0..4).rev().find(|&i| self.0[i] != 0).map(|i| (i as u32 * 64 + 63 - self.0[i].leading_zeros()) as u8)
+        (0..4)
+            .rev()
+            .find(|&i| self.0[i] != 0)
+            .map(|i| (i as u32 * 64 + 63 - self.0[i].leading_zeros()) as u8)
     }
 }
 
@@ -106,5 +147,27 @@ mod tests {
         assert!(set.iter().eq([0u8, 63, 64, 127, 200]));
         assert_eq!(set.last(), Some(200));
         assert_eq!(set.len(), 5);
+    }
+
+    #[test]
+    fn first_is_a_prefix() {
+        for count in 0..=255usize {
+            assert!(
+                Bitmap::first(count).iter().map(usize::from).eq(0..count),
+                "{count}"
+            );
+        }
+    }
+
+    #[test]
+    fn wire_order_is_most_significant_first() {
+        let set: Bitmap = [0u8, 31, 32, 95].into_iter().collect();
+        let mut out = [0xee; 16];
+        set.write_wire(96, &mut out);
+        assert_eq!(out[..12], [0x80, 0, 0, 1, 0x80, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(out[12..], [0xee; 4]);
+        assert_eq!(Bitmap::from_wire(&out[..12], 96), Some(set));
+        assert_eq!(Bitmap::from_wire(&out[..12], 95), None);
+        assert_eq!(Bitmap::from_wire(&out[..8], 96), None);
     }
 }

@@ -27,7 +27,11 @@ impl Psn {
     /// Serial distance from `earlier` to `self`, in -2^23 ..= 2^23 - 1 (RFC 1982 style, modulo 2^24).
     pub const fn distance_from(self, earlier: Psn) -> i32 {
         let forward = self.0.wrapping_sub(earlier.0) & (Self::SPACE - 1);
-        if forward >= Self::HALF as u32 { forward as i32 - Self::SPACE as i32 } else { forward as i32 }
+        if forward >= Self::HALF as u32 {
+            forward as i32 - Self::SPACE as i32
+        } else {
+            forward as i32
+        }
     }
 
     /// The PSN `count` positions later, modulo 2^24; a negative `count` goes back.

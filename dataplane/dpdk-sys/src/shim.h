@@ -1,0 +1,88 @@
+/*
+ * What Rust cannot take from the headers by itself: the inline functions of DPDK as ordinary
+ * functions, field offsets whose C spelling is the same in every supported release, and a few
+ * constants that are macros. No policy and no state live here.
+ */
+#ifndef CREM_DPDK_SHIM_H
+#define CREM_DPDK_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_version.h>
+
+/* The Rust handle is Send because the reference count is atomic; refuse a build where it is not. */
+#ifndef RTE_MBUF_REFCNT_ATOMIC
+#error "this libdpdk was built without RTE_MBUF_REFCNT_ATOMIC: mbufs could not cross threads"
+#endif
+#if RTE_VERSION < RTE_VERSION_NUM(22, 11, 0, 0)
+#error "libdpdk 22.11 or newer is needed"
+#endif
+
+/*
+ * Between 22.11 and 24.11 these fields moved into anonymous structs and unions, which C does not
+ * notice and bindgen does. As offsets they have one name in both.
+ */
+enum {
+	SHIM_OFF_BUF_ADDR = offsetof(struct rte_mbuf, buf_addr),
+	SHIM_OFF_NEXT = offsetof(struct rte_mbuf, next),
+	SHIM_OFF_DATA_OFF = offsetof(struct rte_mbuf, data_off),
+	SHIM_OFF_REFCNT = offsetof(struct rte_mbuf, refcnt),
+	SHIM_OFF_NB_SEGS = offsetof(struct rte_mbuf, nb_segs),
+	SHIM_OFF_PORT = offsetof(struct rte_mbuf, port),
+	SHIM_OFF_OL_FLAGS = offsetof(struct rte_mbuf, ol_flags),
+	SHIM_OFF_PKT_LEN = offsetof(struct rte_mbuf, pkt_len),
+	SHIM_OFF_DATA_LEN = offsetof(struct rte_mbuf, data_len),
+	SHIM_OFF_BUF_LEN = offsetof(struct rte_mbuf, buf_len),
+	SHIM_OFF_POOL = offsetof(struct rte_mbuf, pool),
+	SHIM_OFF_POOL_SIZE = offsetof(struct rte_mempool, size),
+};
+
+/* Macros with casts and shifts, as typed constants. */
+static const uint64_t SHIM_MBUF_F_INDIRECT = RTE_MBUF_F_INDIRECT;
+static const uint64_t SHIM_MBUF_F_EXTERNAL = RTE_MBUF_F_EXTERNAL;
+static const uint64_t SHIM_TX_OFFLOAD_MULTI_SEGS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+static const uint16_t SHIM_PKTMBUF_HEADROOM = RTE_PKTMBUF_HEADROOM;
+static const uint32_t SHIM_MAX_LCORE = RTE_MAX_LCORE;
+static const uint32_t SHIM_MEMPOOL_CACHE_MAX_SIZE = RTE_MEMPOOL_CACHE_MAX_SIZE;
+static const size_t SHIM_MEMPOOL_NAMESIZE = RTE_MEMPOOL_NAMESIZE;
+static const size_t SHIM_ETH_NAME_MAX_LEN = RTE_ETH_NAME_MAX_LEN;
+
+uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t n);
+uint16_t shim_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t n);
+
+struct rte_mbuf *shim_pktmbuf_alloc(struct rte_mempool *pool);
+int shim_pktmbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **pkts, unsigned int n);
+void shim_pktmbuf_free(struct rte_mbuf *m);
+uint16_t shim_mbuf_refcnt_read(const struct rte_mbuf *m);
+void shim_pktmbuf_refcnt_update(struct rte_mbuf *m, int16_t v);
+char *shim_pktmbuf_append(struct rte_mbuf *m, uint16_t len);
+char *shim_pktmbuf_prepend(struct rte_mbuf *m, uint16_t len);
+char *shim_pktmbuf_adj(struct rte_mbuf *m, uint16_t len);
+int shim_pktmbuf_trim(struct rte_mbuf *m, uint16_t len);
+int shim_pktmbuf_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
+
+uint64_t shim_rdtsc(void);
+unsigned int shim_lcore_id(void);
+int shim_errno(void);
+
+/* The link as two numbers: Mb/s (UINT32_MAX: unknown) and 0 or 1. Never waits. */
+int shim_eth_link(uint16_t port, uint32_t *mbps, int *up);
+
+/*
+ * Sends DPDK's log to `write` instead of stdout and syslog. `write` gets whole messages (DPDK
+ * flushes after each) on the thread that logs. Returns 0, or -1 where no stream could be made.
+ */
+typedef ssize_t (*shim_log_write)(void *cookie, const char *text, size_t len);
+int shim_log_to(shim_log_write write);
+
+#endif

@@ -1,1 +1,25 @@
-//! (starting)
+//! What the processes of the gateway and their users tell each other: the one typed config document
+//! ([`Document`]), the state documents ([`state`]), and the versioned local protocol between processes
+//! ([`protocol`], [`client`]). No handler, no decision and no socket server lives here.
+//!
+//! A document is written in TOML or JSON with identical keys. Reading it reports every problem at once,
+//! each with a JSON pointer, what was found there and what was expected.
+#![forbid(unsafe_code)]
+
+mod check;
+pub mod client;
+mod document;
+mod load;
+mod net;
+pub mod protocol;
+pub mod read;
+mod segment;
+pub mod state;
+
+pub use document::{Document, FORMAT_VERSION};
+pub use load::{Syntax, load, parse, to_value};
+pub use net::{MacAddr, NotAnAddress, Prefix};
+pub use read::{Invalid, Issue};
+pub use segment::{
+    Device, Empty, Hold, Inband, Limits, Mode, Peer, Policy, RestoredEcn, Segment, SegmentId, Side,
+};

@@ -1,0 +1,123 @@
+//! A small blocking client of the local protocol.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::protocol::{Body, ErrorReply, Get, Reply, Request};
+use crate::state::{Counters, Flows, Status};
+
+/// Why a question got no answer.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The socket failed, or the server closed it.
+    Io(io::Error),
+    /// The reply is not one of this protocol.
+    Malformed(serde_json::Error),
+    /// The server refused.
+    Refused(ErrorReply),
+    /// The server answered another question.
+    Mismatch,
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "status socket: {e}"),
+            Self::Malformed(e) => write!(f, "status socket: reply not understood: {e}"),
+            Self::Refused(e) => write!(f, "status socket: refused: {}", e.message),
+            Self::Mismatch => f.write_str("status socket: answer to another question"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(e) => Some(e),
+            Self::Malformed(e) => Some(e),
+            Self::Refused(_) | Self::Mismatch => None,
+        }
+    }
+}
+
+impl From<io::Error> for ClientError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+/// One connection to a process of the gateway.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects; `timeout` bounds each later question.
+    ///
+    /// # Errors
+    /// No such socket, nobody listening, or no permission.
+    pub fn connect(path: &Path, timeout: Duration) -> Result<Self, ClientError> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    /// Asks and waits for the reply.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; a refusal is an error too.
+    pub fn ask(&mut self, get: Get) -> Result<Reply, ClientError> {
+        let mut line = serde_json::to_string(&Request::new(get)).map_err(ClientError::Malformed)?;
+        line.push('\n');
+        self.stream.get_mut().write_all(line.as_bytes())?;
+        line.clear();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        let reply: Reply = serde_json::from_str(&line).map_err(ClientError::Malformed)?;
+        match reply.body {
+            Body::Error(e) => Err(ClientError::Refused(e)),
+            _ => Ok(reply),
+        }
+    }
+
+    /// Asks for the status.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn status(&mut self) -> Result<Status, ClientError> {
+        match self.ask(Get::Status)?.body {
+            Body::Status(status) => Ok(status),
+            _ => Err(ClientError::Mismatch),
+        }
+    }
+
+    /// Asks for the counters.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn counters(&mut self) -> Result<Counters, ClientError> {
+        match self.ask(Get::Counters)?.body {
+            Body::Counters(counters) => Ok(counters),
+            _ => Err(ClientError::Mismatch),
+        }
+    }
+
+    /// Asks for the flows.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn flows(&mut self) -> Result<Flows, ClientError> {
+        match self.ask(Get::Flows)?.body {
+            Body::Flows(flows) => Ok(flows),
+            _ => Err(ClientError::Mismatch),
+        }
+    }
+}

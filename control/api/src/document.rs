@@ -1,0 +1,46 @@
+//! The root of the config document.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::read::Node;
+use crate::segment::{Segment, SegmentId};
+
+/// The format of the document that this version reads and writes: the value of its key `version`.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The config document of a gateway: everything an operator decides but the bootstrap of each process.
+/// Every value is set; those that the text left out have their defaults.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Document {
+    /// Format of the document, [`FORMAT_VERSION`].
+    pub version: u32,
+    /// The segments by their ids, at least one.
+    pub segments: BTreeMap<SegmentId, Segment>,
+}
+
+impl Document {
+    pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
+        let mut table = node.table()?;
+        let version = table.required("version", |n| n.integer(FORMAT_VERSION..=FORMAT_VERSION));
+        let segments = table.required("segments", read_segments);
+        table.finish();
+        Some(Self {
+            version: version?,
+            segments: segments?,
+        })
+    }
+}
+
+fn read_segments(node: &Node<'_>) -> Option<BTreeMap<SegmentId, Segment>> {
+    let id = |text: &str| text.parse::<SegmentId>().ok();
+    let segments = node.map(SegmentId::EXPECTED, id, |n| {
+        n.table().and_then(Segment::read)
+    })?;
+    if segments.is_empty() {
+        node.fail("at least one segment")
+    } else {
+        Some(segments)
+    }
+}

@@ -1,0 +1,486 @@
+//! One segment of the config document: its two ports, whom it serves, its in-band address, the
+//! redundancy policy and the bounds of its tables. What several values must fulfil together is in
+//! `check.rs`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use crate::net::{MacAddr, NotAnAddress, Prefix};
+use crate::read::{Node, Table};
+
+const PREFIX: &str = "a network such as \"10.0.1.0/24\", no host bits set";
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The id of a segment: 1 to 32 of `a-z`, `0-9` and `-`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
+pub struct SegmentId(String);
+
+impl SegmentId {
+    pub(crate) const EXPECTED: &'static str = "an id of 1 to 32 characters a-z, 0-9 and -";
+
+    /// The text of the id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SegmentId {
+    type Err = NotAnAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
+        let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if (1..=32).contains(&text.len()) && text.bytes().all(legal) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NotAnAddress)
+        }
+    }
+}
+
+impl fmt::Display for SegmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a segment does with the frames between its ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Forwards everything and protects flows.
+    Active,
+    /// Forwards everything and nothing else; CREM messages to served hosts still stop here.
+    Passthrough,
+}
+
+/// One of the two ports of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// Toward the hosts that the segment serves.
+    Lan,
+    /// Toward the other gateway.
+    Wan,
+}
+
+/// What a port is made of; exactly one of the keys.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Device {
+    /// A kernel network interface, reached through an AF_PACKET ring.
+    Interface(String),
+    /// A PCI function such as `0000:3b:00.0`.
+    Pci(String),
+    /// A virtual device of DPDK with its arguments, such as `net_null0`.
+    Vdev(String),
+}
+
+impl Device {
+    /// The name under which messages speak of it.
+    pub fn name(&self) -> &str {
+        match self {
+            Device::Interface(name) | Device::Pci(name) | Device::Vdev(name) => name,
+        }
+    }
+}
+
+/// An empty table: the value of a set member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Empty {}
+
+/// The gateway that answers for a remote prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Peer {
+    /// Its in-band address.
+    pub address: IpAddr,
+}
+
+/// The address that the gateway has inside the segment, for CREM messages.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Inband {
+    /// Address and length of its on-link prefix.
+    pub address: Prefix,
+    /// Its MAC address; without it one is derived from address and segment id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac: Option<MacAddr>,
+    /// VLAN that its frames carry on the ports; untagged without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Port for frames to stations not seen yet, and for broadcasts.
+    pub port: Side,
+    /// Next hop for peers outside the on-link prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+}
+
+/// How long the receiver function may hold packets behind a gap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// From measured rate and round-trip time (AMB-HOLD).
+    Auto,
+    /// At most so many nanoseconds; 0 never holds.
+    Fixed(u64),
+}
+
+impl Serialize for Hold {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Hold::Auto => serializer.serialize_str("auto"),
+            Hold::Fixed(ns) => serializer.serialize_u64(*ns),
+        }
+    }
+}
+
+/// ECN field of restored packets (AMB-RESTECN).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestoredEcn {
+    /// Not-ECT.
+    NotEct,
+    /// ECT(0), where the last hop would drop Not-ECT instead of marking.
+    Ect0,
+}
+
+/// How much redundancy, and how it is used.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Policy {
+    /// Packets of a block, k.
+    pub k: u8,
+    /// Fewest ordinary repair symbols a block.
+    pub m_min: u8,
+    /// Most ordinary repair symbols a block.
+    pub m_max: u8,
+    /// Residual failure probability of a block that m is chosen for.
+    pub epsilon: f64,
+    /// Loss rate assumed before the first report.
+    pub initial_loss: f64,
+    /// Longest hold.
+    pub hold_ns: Hold,
+    /// Retransmission timeout of the endpoints' adapters, which a fixed hold must stay below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rnic_timeout_ns: Option<u64>,
+    /// Round-trip time assumed before it is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain_rtt_ns: Option<u64>,
+    /// Source packets of a flow within its first second before it is offered protection (AMB-SCALE).
+    pub start_after_packets: u32,
+    /// Whether the ICRC of every source is checked before it is used (AMB-BADSRC).
+    pub verify_sources: bool,
+    /// Whether Source Copy (scheme 0) is offered.
+    pub source_copy: bool,
+    /// ECN field of restored packets.
+    pub restored_ecn: RestoredEcn,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            k: 32,
+            m_min: 0,
+            m_max: 8,
+            epsilon: 1e-4,
+            initial_loss: 0.0,
+            hold_ns: Hold::Auto,
+            rnic_timeout_ns: None,
+            domain_rtt_ns: None,
+            start_after_packets: 16,
+            verify_sources: false,
+            source_copy: true,
+            restored_ecn: RestoredEcn::NotEct,
+        }
+    }
+}
+
+/// Bounds of a segment's tables. At a bound the oldest entry is given up and counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Limits {
+    /// Flows each of the sender and the receiver function keeps.
+    pub flows: u32,
+    /// Frames the sender function retains for retransmission.
+    pub retained_frames: u32,
+    /// Frames the receiver function keeps for decoding and holds behind gaps.
+    pub held_frames: u32,
+    /// Blocks a flow may have open at the receiver: Max Open Blocks of HELLO_ACK.
+    pub open_blocks: u16,
+    /// HELLO messages a second that begin an exchange.
+    pub hello_per_s: u32,
+    /// HELLO exchanges without an answer yet.
+    pub hello_outstanding: u32,
+    /// Milliseconds without a packet after which a flow is closed.
+    pub flow_idle_ms: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            flows: 4096,
+            retained_frames: 2048,
+            held_frames: 1024,
+            open_blocks: 64,
+            hello_per_s: 2000,
+            hello_outstanding: 512,
+            flow_idle_ms: 60_000,
+        }
+    }
+}
+
+/// A segment: one LAN and one WAN port, bridged.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Segment {
+    /// What it does with frames.
+    pub mode: Mode,
+    /// Port toward the hosts.
+    pub lan: Device,
+    /// Port toward the other gateway.
+    pub wan: Device,
+    /// UDP port of CREM. It has no default: no port is assigned to the protocol.
+    pub crem_port: u16,
+    /// IP MTU of the path to the peer, octets.
+    pub path_mtu: u16,
+    /// RDMA MTU assumed of a flow before its packets show it, octets; also the largest protected.
+    pub rdma_mtu: u16,
+    /// Prefixes of the hosts behind the LAN port.
+    pub served: BTreeMap<Prefix, Empty>,
+    /// Gateway for each remote prefix; without an entry HELLO goes to the flow's destination.
+    pub peers: BTreeMap<Prefix, Peer>,
+    /// Addresses whose HELLO is accepted, besides those of `peers`.
+    pub allowed_peers: BTreeMap<Prefix, Empty>,
+    /// The in-band address; needed in mode `active`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inband: Option<Inband>,
+    /// Redundancy.
+    pub policy: Policy,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl Segment {
+    pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
+        let words = [("active", Mode::Active), ("passthrough", Mode::Passthrough)];
+        let mode = t.required("mode", |n| n.choice(&words));
+        let lan = t.required("lan", read_device);
+        let wan = t.required("wan", read_device);
+        let crem_port = t.required("crem_port", |n| n.integer(1..=u16::MAX));
+        let path_mtu = t.required("path_mtu", |n| n.integer(576..=9216));
+        let rdma_mtu = t.or("rdma_mtu", 4096, read_rdma_mtu);
+        let served = t.or("served", BTreeMap::new(), read_set);
+        let peers = t.or("peers", BTreeMap::new(), |n| read_networks(n, read_peer));
+        let allowed_peers = t.or("allowed_peers", BTreeMap::new(), read_set);
+        let inband = t.optional("inband", |n| n.table().and_then(Inband::read));
+        let policy = t.or("policy", Policy::default(), |n| {
+            n.table().and_then(Policy::read)
+        });
+        let limits = t.or("limits", Limits::default(), |n| {
+            n.table().and_then(Limits::read)
+        });
+        t.finish();
+        Some(Self {
+            mode: mode?,
+            lan: lan?,
+            wan: wan?,
+            crem_port: crem_port?,
+            path_mtu: path_mtu?,
+            rdma_mtu: rdma_mtu?,
+            served: served?,
+            peers: peers?,
+            allowed_peers: allowed_peers?,
+            inband: inband?,
+            policy: policy?,
+            limits: limits?,
+        })
+    }
+
+    /// Whether a HELLO from `address` may be answered.
+    pub fn is_allowed_peer(&self, address: IpAddr) -> bool {
+        self.allowed_peers.keys().any(|p| p.contains(address))
+            || self.peers.values().any(|p| p.address == address)
+    }
+}
+
+fn read_device(node: &Node<'_>) -> Option<Device> {
+    let mut t = node.table()?;
+    let interface = t.optional("interface", |n| {
+        let expected = "an interface name of 1 to 15 characters";
+        n.text(expected).and_then(|s| {
+            let legal = s.len() <= 15 && !s.contains(['/', ',', ' ']);
+            if legal {
+                Some(Device::Interface(s.to_owned()))
+            } else {
+                n.fail(expected)
+            }
+        })
+    });
+    let pci = t.optional("pci", |n| {
+        n.text("a PCI address such as \"0000:3b:00.0\"")
+            .map(|s| Device::Pci(s.to_owned()))
+    });
+    let vdev = t.optional("vdev", |n| {
+        n.text("a DPDK device such as \"net_null0\"")
+            .map(|s| Device::Vdev(s.to_owned()))
+    });
+    t.finish();
+    let mut devices = [interface?, pci?, vdev?].into_iter().flatten();
+    match (devices.next(), devices.next()) {
+        (Some(device), None) => Some(device),
+        _ => node.fail("exactly one of the keys interface, pci, vdev"),
+    }
+}
+
+fn read_rdma_mtu(node: &Node<'_>) -> Option<u16> {
+    let mtu = node.integer(256..=4096u16)?;
+    if mtu.is_power_of_two() {
+        Some(mtu)
+    } else {
+        node.fail("256, 512, 1024, 2048 or 4096")
+    }
+}
+
+fn read_networks<V>(
+    node: &Node<'_>,
+    read: impl Fn(&Node<'_>) -> Option<V>,
+) -> Option<BTreeMap<Prefix, V>> {
+    let network = |text: &str| text.parse().ok().filter(Prefix::is_network);
+    node.map(PREFIX, network, |n| read(n))
+}
+
+fn read_set(node: &Node<'_>) -> Option<BTreeMap<Prefix, Empty>> {
+    read_networks(node, |n| {
+        n.table()?.finish();
+        Some(Empty {})
+    })
+}
+
+fn read_station_address(node: &Node<'_>) -> Option<IpAddr> {
+    let expected = "the IP address of one station";
+    let address: IpAddr = node.parsed(expected)?;
+    if address.is_unspecified() || address.is_multicast() {
+        return node.fail(expected);
+    }
+    Some(address)
+}
+
+fn read_peer(node: &Node<'_>) -> Option<Peer> {
+    let mut t = node.table()?;
+    let address = t.required("address", read_station_address);
+    t.finish();
+    Some(Peer { address: address? })
+}
+
+impl Inband {
+    fn read(mut t: Table<'_>) -> Option<Self> {
+        let address = t.required("address", |n| {
+            let expected = "a station's address with its prefix length, such as \"192.0.2.1/24\"";
+            let prefix: Prefix = n.parsed(expected)?;
+            let a = prefix.address();
+            if a.is_unspecified() || a.is_multicast() {
+                n.fail(expected)
+            } else {
+                Some(prefix)
+            }
+        });
+        let mac = t.optional("mac", |n| {
+            let expected = "the MAC address of a station, such as \"02:00:00:00:00:01\"";
+            let mac: MacAddr = n.parsed(expected)?;
+            if mac.is_station() {
+                Some(mac)
+            } else {
+                n.fail(expected)
+            }
+        });
+        let vlan = t.optional("vlan", |n| n.integer(1..=4094u16));
+        let port = t.or("port", Side::Wan, |n| {
+            n.choice(&[("lan", Side::Lan), ("wan", Side::Wan)])
+        });
+        let gateway = t.optional("gateway", read_station_address);
+        t.finish();
+        Some(Self {
+            address: address?,
+            mac: mac?,
+            vlan: vlan?,
+            port: port?,
+            gateway: gateway?,
+        })
+    }
+}
+
+impl Policy {
+    fn read(mut t: Table<'_>) -> Option<Self> {
+        let d = Self::default();
+        let k = t.or("k", d.k, |n| n.integer(1..=128));
+        let m_min = t.or("m_min", d.m_min, |n| n.integer(0..=128));
+        let m_max = t.or("m_max", d.m_max, |n| n.integer(0..=128));
+        let epsilon = t.or("epsilon", d.epsilon, |n| n.number(1e-12..=0.5));
+        let initial_loss = t.or("initial_loss", d.initial_loss, |n| n.number(0.0..=0.5));
+        let hold_ns = t.or("hold_ns", d.hold_ns, read_hold);
+        let rnic_timeout_ns = t.optional("rnic_timeout_ns", |n| n.integer(1..=600 * SECOND_NS));
+        let domain_rtt_ns = t.optional("domain_rtt_ns", |n| n.integer(1..=10 * SECOND_NS));
+        let start = t.or("start_after_packets", d.start_after_packets, |n| {
+            n.integer(1..=1 << 20)
+        });
+        let verify_sources = t.or("verify_sources", d.verify_sources, Node::flag);
+        let source_copy = t.or("source_copy", d.source_copy, Node::flag);
+        let ecn = [
+            ("not_ect", RestoredEcn::NotEct),
+            ("ect0", RestoredEcn::Ect0),
+        ];
+        let restored_ecn = t.or("restored_ecn", d.restored_ecn, |n| n.choice(&ecn));
+        t.finish();
+        Some(Self {
+            k: k?,
+            m_min: m_min?,
+            m_max: m_max?,
+            epsilon: epsilon?,
+            initial_loss: initial_loss?,
+            hold_ns: hold_ns?,
+            rnic_timeout_ns: rnic_timeout_ns?,
+            domain_rtt_ns: domain_rtt_ns?,
+            start_after_packets: start?,
+            verify_sources: verify_sources?,
+            source_copy: source_copy?,
+            restored_ecn: restored_ecn?,
+        })
+    }
+}
+
+fn read_hold(node: &Node<'_>) -> Option<Hold> {
+    if node.is_word("auto") {
+        return Some(Hold::Auto);
+    }
+    node.unsigned()
+        .filter(|ns| *ns <= SECOND_NS)
+        .map(Hold::Fixed)
+        .or_else(|| node.fail(format!("\"auto\" or an integer 0 to {SECOND_NS}")))
+}
+
+impl Limits {
+    fn read(mut t: Table<'_>) -> Option<Self> {
+        let d = Self::default();
+        let flows = t.or("flows", d.flows, |n| n.integer(1..=1 << 20));
+        let retained = t.or("retained_frames", d.retained_frames, |n| {
+            n.integer(0..=1 << 24)
+        });
+        let held = t.or("held_frames", d.held_frames, |n| n.integer(0..=1 << 24));
+        let open_blocks = t.or("open_blocks", d.open_blocks, |n| n.integer(1..=u16::MAX));
+        let hello_per_s = t.or("hello_per_s", d.hello_per_s, |n| n.integer(1..=1_000_000));
+        let outstanding = t.or("hello_outstanding", d.hello_outstanding, |n| {
+            n.integer(1..=1 << 20)
+        });
+        let idle = t.or("flow_idle_ms", d.flow_idle_ms, |n| {
+            n.integer(1000..=86_400_000)
+        });
+        t.finish();
+        Some(Self {
+            flows: flows?,
+            retained_frames: retained?,
+            held_frames: held?,
+            open_blocks: open_blocks?,
+            hello_per_s: hello_per_s?,
+            hello_outstanding: outstanding?,
+            flow_idle_ms: idle?,
+        })
+    }
+}

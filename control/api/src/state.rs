@@ -1,0 +1,173 @@
+//! State documents: what the data plane says of itself. Every quantity is a count since start unless its
+//! name carries a unit.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Counters of one group by name. The names are listed in `docs/configuration.md`.
+pub type Named = BTreeMap<String, u64>;
+
+/// What a process is and how its parts stand.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Milliseconds since start.
+    pub uptime_ms: u64,
+    /// Segments by id.
+    pub segments: BTreeMap<String, SegmentStatus>,
+}
+
+/// One segment.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SegmentStatus {
+    /// Mode in force: `active` or `passthrough`.
+    pub mode: String,
+    /// Why the mode in force is not the configured one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode_reason: Option<String>,
+    /// LAN port.
+    pub lan: PortStatus,
+    /// WAN port.
+    pub wan: PortStatus,
+    /// In-band address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inband: Option<InbandStatus>,
+    /// Peers and configured next hops by address.
+    pub peers: BTreeMap<IpAddr, PeerStatus>,
+    /// Iterations of the worker's loop.
+    pub loops: u64,
+    /// Iterations in which there was something to do.
+    pub busy_loops: u64,
+    /// Frame buffers in use, of [`buffers_total`](Self::buffers_total).
+    pub buffers_used: u64,
+    /// Frame buffers of the process.
+    pub buffers_total: u64,
+}
+
+/// One port.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// Interface, PCI address or virtual device.
+    pub device: String,
+    /// Whether the link is up.
+    pub link_up: bool,
+    /// Largest IP packet the port takes, octets; 0 if unknown.
+    pub mtu: u32,
+}
+
+/// The in-band address.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct InbandStatus {
+    /// Address with prefix length.
+    pub address: String,
+    /// MAC address.
+    pub mac: String,
+    /// Name of the kernel interface it lives on.
+    pub interface: String,
+}
+
+/// One peer.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// MAC address of the next hop toward it, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_hop_mac: Option<String>,
+}
+
+/// All counters.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Segments by id.
+    pub segments: BTreeMap<String, SegmentCounters>,
+}
+
+/// Counters of one segment.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SegmentCounters {
+    /// LAN port: frames and octets in and out.
+    pub lan: Named,
+    /// WAN port: frames and octets in and out.
+    pub wan: Named,
+    /// Frames that ended here, by reason; nothing is dropped without a name.
+    pub drops: Named,
+    /// CREM messages in and out by type, and those refused by reason.
+    pub messages: Named,
+    /// Sender function.
+    pub csf: Named,
+    /// Receiver function.
+    pub crf: Named,
+    /// Coding and rebuilding.
+    pub coding: Named,
+    /// In-band interface.
+    pub inband: Named,
+}
+
+/// All flows.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Flows {
+    /// One entry for each flow and role.
+    pub flows: Vec<Flow>,
+    /// Flows left out because the answer would have been too long.
+    pub left_out: u64,
+}
+
+/// The side of a flow that a gateway stands on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Sender function: codes and sends repair.
+    Csf,
+    /// Receiver function: decodes and restores.
+    Crf,
+}
+
+/// One flow.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Flow {
+    /// Segment id.
+    pub segment: String,
+    /// Which side of it this gateway is.
+    pub role: Role,
+    /// Source of the RoCEv2 packets.
+    pub source: IpAddr,
+    /// Destination of the RoCEv2 packets.
+    pub destination: IpAddr,
+    /// Destination queue pair.
+    pub qp: u32,
+    /// `requests` or `responses`.
+    pub space: String,
+    /// State of the protocol, such as `protected`.
+    pub state: String,
+    /// Why it is not protected, if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Flow ID, once assigned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_id: Option<u32>,
+    /// Parameters in force, once agreed on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Parameters>,
+    /// Counters of the flow.
+    #[serde(default)]
+    pub counters: Named,
+}
+
+/// Coding parameters of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Config ID.
+    pub config_id: u8,
+    /// FEC scheme.
+    pub scheme: u8,
+    /// Packets of a block.
+    pub k: u8,
+    /// Ordinary repair symbols of a block.
+    pub m: u8,
+    /// Symbol length, octets.
+    pub t: u16,
+}

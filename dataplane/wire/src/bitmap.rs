@@ -9,6 +9,18 @@ impl Bitmap {
     /// The empty set.
     pub const EMPTY: Self = Self([0; 4]);
 
+    /// The set with these words: position p is bit p % 64 of word p / 64. Position 255 does not exist
+    /// and is dropped.
+    pub const fn from_words(words: [u64; 4]) -> Self {
+        let [a, b, c, d] = words;
+        Self([a, b, c, d & (u64::MAX >> 1)])
+    }
+
+    /// The words: position p is bit p % 64 of word p / 64.
+    pub const fn words(&self) -> [u64; 4] {
+        self.0
+    }
+
     /// The set 0 .. `count`; `count` up to 255.
     pub fn first(count: usize) -> Self {
         let count = count.min(255);
@@ -147,6 +159,8 @@ mod tests {
         assert!(set.iter().eq([0u8, 63, 64, 127, 200]));
         assert_eq!(set.last(), Some(200));
         assert_eq!(set.len(), 5);
+        assert_eq!(Bitmap::from_words(set.words()), set);
+        assert_eq!(Bitmap::from_words([u64::MAX; 4]).len(), 255);
     }
 
     #[test]

@@ -7,5 +7,13 @@
 extern crate alloc;
 
 pub mod actions;
+pub mod bucket;
+pub mod config;
+pub mod counters;
+pub mod events;
 pub mod packet;
+pub mod rng;
+pub mod rtt;
+pub mod table;
 pub mod time;
+pub mod timer;

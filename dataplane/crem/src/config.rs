@@ -1,0 +1,385 @@
+//! Every knob of both protocol functions, with defaults and units. The core takes a finished
+//! [`CoreConfig`]; reading documents and checking what a person wrote happens in the control crates.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use crate::time::Duration;
+
+/// Whether the protocol functions act at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Protect flows.
+    Active,
+    /// Observe nothing, send nothing; every packet passes as over a wire.
+    Passthrough,
+}
+
+/// How long the CRF may hold packets behind a gap (AMB-HOLD).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// min(minRTT/4, max(k/rate, burst timeout) + A).
+    Auto,
+    /// The operator's value.
+    Fixed(Duration),
+    /// Never hold.
+    Off,
+}
+
+/// An address prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Prefix {
+    /// Network address.
+    pub address: IpAddr,
+    /// Prefix length in bits; more than the family has counts as the whole address.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// The prefix that holds exactly this address.
+    pub const fn host(address: IpAddr) -> Self {
+        Self {
+            address,
+            length: 128,
+        }
+    }
+
+    /// Whether `address` is of the same family and inside.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(net), IpAddr::V4(ip)) => {
+                let host_bits = 32 - u32::from(self.length.min(32));
+                u64::from(net.to_bits()) >> host_bits == u64::from(ip.to_bits()) >> host_bits
+            }
+            (IpAddr::V6(net), IpAddr::V6(ip)) => {
+                let host_bits = 128 - u32::from(self.length.min(128));
+                let differing = net.to_bits() ^ ip.to_bits();
+                host_bits == 128 || differing >> host_bits == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Where the messages for flows toward a prefix go, and what fits on the way there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerTarget {
+    /// The CRF's address and port; `None` leaves HELLO to interception on the way to the flow's
+    /// destination (AMB-HELLOADDR).
+    pub address: Option<SocketAddr>,
+    /// IP MTU of the path to the peer, octets.
+    pub path_mtu: u16,
+    /// Octets that tunnels on the way add around CREM's own IP packet.
+    pub tunnel_overhead: u16,
+}
+
+/// Peers by destination prefix; the longest match wins.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PeerTable(Vec<(Prefix, PeerTarget)>);
+
+impl PeerTable {
+    /// A table of these entries, in any order.
+    pub fn new(mut entries: Vec<(Prefix, PeerTarget)>) -> Self {
+        entries.sort_by_key(|(prefix, _)| core::cmp::Reverse(prefix.length));
+        Self(entries)
+    }
+
+    /// The entry with the longest prefix that holds `destination`. Linear in the number of entries;
+    /// asked once per flow, not per packet.
+    pub fn get(&self, destination: IpAddr) -> Option<PeerTarget> {
+        self.0
+            .iter()
+            .find(|(prefix, _)| prefix.contains(destination))
+            .map(|(_, target)| *target)
+    }
+
+    /// All entries, longest prefix first.
+    pub fn iter(&self) -> impl Iterator<Item = &(Prefix, PeerTarget)> {
+        self.0.iter()
+    }
+}
+
+/// Coding limits and the targets of the redundancy policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FecConfig {
+    /// Schemes that we support: bit s is scheme s.
+    pub schemes: u16,
+    /// Block length k that is asked for, positions.
+    pub k: u8,
+    /// Largest k that we accept or choose (AMB-KM), positions.
+    pub max_k: u8,
+    /// Smallest m that the policy chooses, symbols a block.
+    pub m_min: u8,
+    /// Largest m that the policy chooses and that HELLO announces, symbols a block.
+    pub m_max: u8,
+    /// m is not raised beyond this on congestion-related loss, symbols a block.
+    pub m_cong: u8,
+    /// Loss estimate before the first report, packets per million.
+    pub initial_loss_ppm: u32,
+    /// Accepted probability that a block loses more than m packets, per million (epsilon 1e-4 = 100).
+    pub target_ppm: u32,
+    /// Ordinary repair octets per second stay below m/k of the source octets times this, in
+    /// thousandths (AMB-RATECAP).
+    pub octet_cap_permille: u32,
+    /// RDMA MTU announced before one was seen in the flow, octets.
+    pub rdma_mtu: u16,
+    /// Largest symbol length T that we announce, octets.
+    pub max_t: u16,
+}
+
+/// Knobs of the sender function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CsfConfig {
+    /// Streams that are tracked at most.
+    pub max_flows: u32,
+    /// Peers (HELLO destinations) that are tracked at most.
+    pub max_peers: u32,
+    /// New source packets that a flow shows before HELLO is sent.
+    pub start_after: u32,
+    /// First HELLOs per second over all flows.
+    pub hello_rate: u32,
+    /// HELLOs that may wait for an answer at once.
+    pub hello_outstanding: u32,
+    /// Without packets for this long a flow is closed with reason 1.
+    pub idle: Duration,
+    /// Floor of the retention of a closed block; it is kept max(8 SRTT, this) (AMB-KEEP).
+    pub keep_floor: Duration,
+    /// Octets of source packets retained at most, over all flows.
+    pub retain_octets: u64,
+    /// Source packets retained at most, over all flows and including open blocks.
+    pub retain_packets: u32,
+    /// Source packets retained at most for one flow.
+    pub retain_packets_per_flow: u32,
+    /// Floor of the volume cap: coded symbols and copies per flow and second (AMB-VOLCAP).
+    pub volume_floor: u32,
+    /// Unsolicited INFO at a burst end without symbols (AMB-TAILINFO).
+    pub tail_info: bool,
+    /// Floor of the silence rule: no LOSS_REPORT for max(4 SRTT, this) ends redundancy (AMB-LRSEQ).
+    pub silence_floor: Duration,
+    /// A silent binding is closed after this.
+    pub silence_close: Duration,
+    /// First wait before another HELLO after a flow was refused or closed; doubles up to
+    /// `retry_max`.
+    pub retry_first: Duration,
+    /// Longest wait before another HELLO.
+    pub retry_max: Duration,
+}
+
+/// Knobs of the receiver function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CrfConfig {
+    /// Bound flows at most.
+    pub max_flows: u32,
+    /// Open blocks per flow, announced as Max Open Blocks.
+    pub max_open_blocks: u16,
+    /// Hold time.
+    pub hold: Hold,
+    /// Source packets held back at most, over all flows.
+    pub hold_packets: u32,
+    /// Octets held back at most, over all flows.
+    pub hold_octets: u64,
+    /// Source packets and symbols kept for decoding at most, over all flows.
+    pub keep_packets: u32,
+    /// Octets kept for decoding at most, over all flows.
+    pub keep_octets: u64,
+    /// Coded rounds before the fallback.
+    pub rounds: u8,
+    /// Ask for Source Copies after the last round where scheme 0 is common.
+    pub fallback: bool,
+    /// Without message or packet for this long a binding is dropped.
+    pub idle: Duration,
+    /// LOSS_REPORTs per second over all flows (AMB-SCALE).
+    pub report_budget: u32,
+    /// ECN field of restored packets: 0 Not-ECT, 2 ECT(0) (AMB-RESTECN).
+    pub restored_ecn: u8,
+}
+
+/// Everything the core has to be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CoreConfig {
+    /// Whether to act at all.
+    pub mode: Mode,
+    /// CREM port of the domain. It has no default: the draft forbids one.
+    pub crem_port: u16,
+    /// Our own CREM addresses, one per family at most.
+    pub own: Vec<IpAddr>,
+    /// Configured peers by destination prefix.
+    pub peers: PeerTable,
+    /// Peers that we deal with besides the configured ones: interception works only inside these.
+    pub allowed_peers: Vec<Prefix>,
+    /// IP MTU of the path where no peer entry states one, octets.
+    pub path_mtu: u16,
+    /// Round-trip time assumed before a sample exists; `None` if the domain states none.
+    pub domain_rtt: Option<Duration>,
+    /// Protect READ and atomic responses as streams of their own (AMB-READRESP).
+    pub responses: bool,
+    /// Check the ICRC of sources: the caller hands no `Desc` for a bad one, decode jobs check the
+    /// known sources (AMB-BADSRC).
+    pub verify_sources: bool,
+    /// DSCP of messages other than REPAIR; `None` uses the flow's (AMB-CTRLDSCP).
+    pub control_dscp: Option<u8>,
+    /// Events kept for `poll_event` at most; the oldest is dropped and counted.
+    pub max_events: u32,
+    /// Messages kept for `poll_transmit` at most; further ones are dropped and counted.
+    pub max_transmits: u32,
+    /// Coding and policy.
+    pub fec: FecConfig,
+    /// Sender function.
+    pub csf: CsfConfig,
+    /// Receiver function.
+    pub crf: CrfConfig,
+}
+
+impl CoreConfig {
+    /// The defaults, active, on this CREM port.
+    pub fn new(crem_port: u16) -> Self {
+        Self {
+            mode: Mode::Active,
+            crem_port,
+            own: Vec::new(),
+            peers: PeerTable::default(),
+            allowed_peers: Vec::new(),
+            path_mtu: 1500,
+            domain_rtt: None,
+            responses: false,
+            verify_sources: false,
+            control_dscp: None,
+            max_events: 1024,
+            max_transmits: 4096,
+            fec: FecConfig::default(),
+            csf: CsfConfig::default(),
+            crf: CrfConfig::default(),
+        }
+    }
+
+    /// The peer for flows toward `destination`, if one is configured.
+    pub fn peer_for(&self, destination: IpAddr) -> Option<PeerTarget> {
+        self.peers.get(destination)
+    }
+
+    /// Whether `address` may act as our peer: configured as one, or inside `allowed_peers`.
+    pub fn allows(&self, address: IpAddr) -> bool {
+        self.allowed_peers
+            .iter()
+            .any(|prefix| prefix.contains(address))
+            || self
+                .peers
+                .iter()
+                .any(|(_, p)| p.address.is_some_and(|a| a.ip() == address))
+    }
+}
+
+impl Default for FecConfig {
+    fn default() -> Self {
+        Self {
+            schemes: 0b111,
+            k: 32,
+            max_k: 128,
+            m_min: 0,
+            m_max: 16,
+            m_cong: 1,
+            initial_loss_ppm: 0,
+            target_ppm: 100,
+            octet_cap_permille: 2000,
+            rdma_mtu: 1024,
+            max_t: 4138,
+        }
+    }
+}
+
+impl Default for CsfConfig {
+    fn default() -> Self {
+        Self {
+            max_flows: 16_384,
+            max_peers: 4_096,
+            start_after: 16,
+            hello_rate: 2_000,
+            hello_outstanding: 512,
+            idle: Duration::from_secs(30),
+            keep_floor: Duration::from_millis(100),
+            retain_octets: 256 << 20,
+            retain_packets: 131_072,
+            retain_packets_per_flow: 65_536,
+            volume_floor: 64,
+            tail_info: true,
+            silence_floor: Duration::from_secs(1),
+            silence_close: Duration::from_secs(30),
+            retry_first: Duration::from_secs(1),
+            retry_max: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Default for CrfConfig {
+    fn default() -> Self {
+        Self {
+            max_flows: 16_384,
+            max_open_blocks: 1_024,
+            hold: Hold::Auto,
+            hold_packets: 32_768,
+            hold_octets: 64 << 20,
+            keep_packets: 131_072,
+            keep_octets: 256 << 20,
+            rounds: 2,
+            fallback: true,
+            idle: Duration::from_secs(60),
+            report_budget: 200_000,
+            restored_ecn: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use alloc::vec;
+
+    fn prefix(text: &str, length: u8) -> Prefix {
+        Prefix {
+            address: text.parse().unwrap(),
+            length,
+        }
+    }
+
+    fn target(text: &str) -> PeerTarget {
+        PeerTarget {
+            address: Some(text.parse().unwrap()),
+            path_mtu: 1500,
+            tunnel_overhead: 0,
+        }
+    }
+
+    #[test]
+    fn prefixes_hold_what_they_name() {
+        assert!(prefix("10.1.0.0", 16).contains("10.1.255.3".parse().unwrap()));
+        assert!(!prefix("10.1.0.0", 16).contains("10.2.0.1".parse().unwrap()));
+        assert!(prefix("0.0.0.0", 0).contains("192.0.2.1".parse().unwrap()));
+        assert!(prefix("::", 0).contains("2001:db8::1".parse().unwrap()));
+        assert!(!prefix("::", 0).contains("192.0.2.1".parse().unwrap()));
+        assert!(prefix("2001:db8::", 32).contains("2001:db8:1::1".parse().unwrap()));
+        assert!(!prefix("2001:db8::", 32).contains("2001:db9::1".parse().unwrap()));
+        let host = Prefix::host("192.0.2.7".parse().unwrap());
+        assert!(host.contains("192.0.2.7".parse().unwrap()));
+        assert!(!host.contains("192.0.2.6".parse().unwrap()));
+    }
+
+    #[test]
+    fn longest_prefix_wins() {
+        let mut config = CoreConfig::new(50_000);
+        config.peers = PeerTable::new(vec![
+            (prefix("10.0.0.0", 8), target("192.0.2.1:50000")),
+            (prefix("10.1.0.0", 16), target("192.0.2.2:50000")),
+        ]);
+        let peer = |text: &str| {
+            config
+                .peer_for(text.parse().unwrap())
+                .and_then(|p| p.address)
+        };
+        assert_eq!(peer("10.1.2.3"), Some("192.0.2.2:50000".parse().unwrap()));
+        assert_eq!(peer("10.2.2.3"), Some("192.0.2.1:50000".parse().unwrap()));
+        assert_eq!(peer("11.2.2.3"), None);
+        assert!(config.allows("192.0.2.2".parse().unwrap()));
+        assert!(!config.allows("192.0.2.3".parse().unwrap()));
+    }
+}

@@ -1,0 +1,110 @@
+//! What happened to flows and peers, for logs and status. Events inform; no decision hangs on them.
+
+use core::net::SocketAddr;
+use crem_wire::ConfigId;
+
+use crate::packet::StreamKey;
+
+/// Why a flow is not protected.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Unprotected {
+    /// Too few packets seen so far.
+    BelowThreshold,
+    /// Waits for the HELLO pacing.
+    HelloPacing,
+    /// HELLO is on its way.
+    Negotiating,
+    /// The first configuration waits for its acknowledgment.
+    AwaitingParameters,
+    /// The peer does not answer HELLO for any flow.
+    PeerDead,
+    /// The peer answers others but not this flow.
+    PeerRefuses,
+    /// The limits of both sides have no common ground (AMB-LIMITS).
+    Limits,
+    /// The symbol that the flow needs does not fit the path MTU (AMB-TMTU).
+    Mtu {
+        /// Path MTU the flow would need, octets.
+        needed: u16,
+        /// Path MTU there is, octets.
+        available: u16,
+    },
+    /// The peer did not acknowledge, or refused, the parameters.
+    Parameters,
+    /// The peer sent CLOSE with this reason.
+    ClosedByPeer(u16),
+    /// No LOSS_REPORT while packets flow: redundancy is off, a new HELLO is out (AMB-LRSEQ).
+    NoReports,
+    /// An equal (source, destination, QP) in another namespace is protected (AMB-TENANT).
+    NamespaceConflict,
+    /// The RDMA MTU turned out to differ from the announced one.
+    MtuChanged,
+    /// The QP was reused or the PSN jumped beyond 2^22 (AMB-QPREUSE).
+    QpReuse,
+    /// No packets for the idle time.
+    Idle,
+    /// The flow table was full and this flow the least recently used.
+    TableFull,
+    /// Passthrough mode or shutdown.
+    Off,
+}
+
+/// An event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The flow's first configuration took force.
+    FlowProtected(StreamKey),
+    /// Protection of the flow ended or failed to start.
+    FlowUnprotected(StreamKey, Unprotected),
+    /// A further configuration was acknowledged.
+    ConfigChanged {
+        /// Flow.
+        stream: StreamKey,
+        /// Its Config ID.
+        config: ConfigId,
+        /// k.
+        k: u8,
+        /// m.
+        m: u8,
+        /// T.
+        t: u16,
+    },
+    /// HELLOs to this address remain unanswered.
+    PeerDead(SocketAddr),
+    /// The peer answers again.
+    PeerAlive(SocketAddr),
+}
+
+/// A bounded queue of events: when full the oldest is given up and counted.
+#[derive(Clone, Debug, Default)]
+pub struct EventQueue {
+    queue: alloc::collections::VecDeque<Event>,
+    bound: usize,
+    /// Events given up because nobody polled.
+    pub dropped: u64,
+}
+
+impl EventQueue {
+    /// A queue of at most `bound` events, at least one.
+    pub fn new(bound: u32) -> Self {
+        Self {
+            queue: alloc::collections::VecDeque::new(),
+            bound: bound.max(1) as usize,
+            dropped: 0,
+        }
+    }
+
+    /// Adds an event.
+    pub fn push(&mut self, event: Event) {
+        if self.queue.len() >= self.bound {
+            self.queue.pop_front();
+            self.dropped += 1;
+        }
+        self.queue.push_back(event);
+    }
+
+    /// Takes the oldest event.
+    pub fn pop(&mut self) -> Option<Event> {
+        self.queue.pop_front()
+    }
+}

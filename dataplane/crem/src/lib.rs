@@ -12,6 +12,7 @@ pub mod config;
 pub mod counters;
 pub mod events;
 pub mod packet;
+pub mod plan;
 pub mod rng;
 pub mod rtt;
 pub mod table;

@@ -40,10 +40,15 @@ struct Meta {
     drops: Option<u32>,
 }
 
+/// Fewest frames a call asks for.
+const MIN_BATCH: usize = 8;
+
 /// Buffers for one receive call, used again and again.
 #[derive(Debug)]
 pub struct RecvBatch {
     buffers: Vec<Vec<u8>>,
+    /// Frames to ask for next: preparing room for many costs more than receiving few.
+    ask: usize,
 }
 
 impl RecvBatch {
@@ -51,13 +56,14 @@ impl RecvBatch {
     pub fn new(frames: usize, octets: usize) -> Self {
         Self {
             buffers: vec![vec![0; HEADROOM + octets]; frames],
+            ask: MIN_BATCH,
         }
     }
 }
 
 impl RawSock {
     /// Takes what is waiting, at most one batch, and hands each frame to `sink` in order of arrival.
-    /// Returns how many messages the kernel gave: equal to the batch's size means more may wait.
+    /// Returns whether more may be waiting.
     ///
     /// # Errors
     /// Any error but "nothing there"; an interface that is down counts as nothing there.
@@ -65,10 +71,12 @@ impl RawSock {
         &mut self,
         batch: &mut RecvBatch,
         mut sink: impl FnMut(Frame<'_>),
-    ) -> Result<usize, Error> {
-        let metas = match receive(self.raw_fd(), &mut batch.buffers) {
+    ) -> Result<bool, Error> {
+        let ask = batch.ask.min(batch.buffers.len());
+        let asked = batch.buffers.get_mut(..ask).unwrap_or_default();
+        let metas = match receive(self.raw_fd(), asked) {
             Ok(metas) => metas,
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENETDOWN) => return Ok(0),
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENETDOWN) => return Ok(false),
             Err(errno) => {
                 let interface = self.name().to_owned();
                 return Err(Error::System {
@@ -85,7 +93,13 @@ impl RawSock {
                 sink(frame(meta, buffer));
             }
         }
-        Ok(metas.len())
+        batch.ask = if metas.len() == ask {
+            ask * 4
+        } else {
+            metas.len() * 2
+        }
+        .clamp(MIN_BATCH, batch.buffers.len().max(MIN_BATCH));
+        Ok(metas.len() == ask)
     }
 
     /// Extends the kernel's wrapping 32-bit count.

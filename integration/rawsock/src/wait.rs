@@ -1,6 +1,6 @@
 //! Waiting: for sockets, for a time, and for the signal to stop.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -45,18 +45,20 @@ pub fn precise_timers() {
 }
 
 /// Waits until a descriptor is readable or `nanoseconds` have passed; `None` waits without end.
-/// Returns early on a signal.
+/// Returns early on a signal. True in the answer for each descriptor that is readable.
 ///
 /// # Errors
 /// The poll call fails for another reason.
-pub fn wait_readable(fds: &[BorrowedFd<'_>], nanoseconds: Option<u64>) -> Result<(), Errno> {
-    let mut polled: Vec<PollFd<'_>> = fds
-        .iter()
-        .map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN))
-        .collect();
+pub fn wait_readable<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    nanoseconds: Option<u64>,
+) -> Result<[bool; N], Errno> {
+    let mut polled = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     let timeout = nanoseconds.map(|ns| TimeSpec::from_duration(Duration::from_nanos(ns)));
     match ppoll(&mut polled, timeout, None) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        // An error condition is reported by the next receive call.
+        Ok(_) => Ok(polled.map(|fd| fd.any().unwrap_or(true))),
+        Err(Errno::EINTR) => Ok([false; N]),
         Err(errno) => Err(errno),
     }
 }

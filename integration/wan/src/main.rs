@@ -17,7 +17,7 @@ const BATCH: usize = 64;
 /// Longest frame.
 const FRAME: usize = 9_600;
 /// How often the loop runs while frames are under way: the precision of the delay.
-const GRANULARITY_NS: u64 = 50_000;
+const GRANULARITY_NS: u64 = 100_000;
 /// Longest wait when nothing is under way, to see the stop flag.
 const IDLE_NS: u64 = 50_000_000;
 
@@ -124,21 +124,25 @@ impl Link {
         })
     }
 
-    /// Takes what arrived, sends what is due, waits.
+    /// Waits, takes what arrived, sends what is due.
     fn turn(&mut self) -> Result<(), Failure> {
-        self.take_in(Side::A)?;
-        self.take_in(Side::B)?;
-        self.send_due(Side::A)?;
-        self.send_due(Side::B)?;
-        match self.impairer.next_due() {
+        let wait = match self.impairer.next_due() {
             // While frames are under way more are about to come: one sleep for all of them.
             Some(due) => {
-                let wait = due.saturating_sub(self.now()).max(1_000);
-                sleep_ns(wait.min(GRANULARITY_NS));
+                sleep_ns(due.saturating_sub(self.now()).clamp(1_000, GRANULARITY_NS));
+                0
             }
-            None => wait_readable(&[self.a.as_fd(), self.b.as_fd()], Some(IDLE_NS))?,
+            None => IDLE_NS,
+        };
+        let [a, b] = wait_readable([self.a.as_fd(), self.b.as_fd()], Some(wait))?;
+        if a {
+            self.take_in(Side::A)?;
         }
-        Ok(())
+        if b {
+            self.take_in(Side::B)?;
+        }
+        self.send_due(Side::A)?;
+        self.send_due(Side::B)
     }
 
     fn now(&self) -> u64 {
@@ -154,13 +158,13 @@ impl Link {
             } else {
                 &mut self.b
             };
-            let count = sock.recv(&mut self.batch, |frame| {
+            let more = sock.recv(&mut self.batch, |frame| {
                 let mut buffer = spare.pop().unwrap_or_default();
                 buffer.clear();
                 buffer.extend_from_slice(frame.octets);
                 spare.extend(impairer.offer(now, side, buffer));
             })?;
-            if count < BATCH {
+            if !more {
                 return Ok(());
             }
         }

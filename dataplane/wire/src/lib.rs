@@ -7,7 +7,10 @@ extern crate alloc;
 
 mod bitmap;
 pub mod crem;
+pub mod frame;
+pub mod icrc;
 mod num;
+pub mod roce;
 
 pub use bitmap::Bitmap;
 pub use num::{ConfigId, FlowId, Psn, Qpn, RequestId};

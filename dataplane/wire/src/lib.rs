@@ -9,7 +9,9 @@ mod bitmap;
 pub mod crem;
 pub mod frame;
 pub mod icrc;
+pub mod ident;
 mod num;
+pub mod rebuild;
 pub mod roce;
 
 pub use bitmap::Bitmap;

@@ -10,6 +10,7 @@ mod parse;
 mod tests;
 mod tos;
 
+pub(crate) use build::set_tos_of;
 pub use build::{UdpFrame, VxlanHeader, set_outer_tos, set_tos};
 pub use checksum::{Checksum, ipv4_header_checksum, udp_checksum, udp_checksum_ok};
 pub use link::{Link, Mac, Tag, Tags};

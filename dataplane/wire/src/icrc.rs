@@ -5,6 +5,7 @@
 use crc32fast::Hasher;
 
 use crate::frame::{Class, Ip, Parsed};
+use crate::mutate::{self, Fault};
 use crate::roce::ICRC_LEN;
 
 /// Octets of an IPv4 header without options.
@@ -23,6 +24,9 @@ pub fn compute(packet: &[u8], udp_offset: usize) -> Option<[u8; ICRC_LEN]> {
     let covered = packet.get(..packet.len().checked_sub(ICRC_LEN)?)?;
     let (headers, payload) = covered.split_at_checked(udp_offset.checked_add(UDP_BTH_LEN)?)?;
     let mut hasher = Hasher::new();
+    if mutate::has(Fault::Icrc) {
+        hasher.update(&[0]);
+    }
     match headers.first()? >> 4 {
         4 => hash_ipv4(&mut hasher, headers, udp_offset)?,
         6 => hash_ipv6(&mut hasher, headers, udp_offset)?,

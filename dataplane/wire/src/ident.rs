@@ -116,7 +116,7 @@ mod tests {
     fn packet(ident: u16, payload: &[u8]) -> Vec<u8> {
         let total = (28 + payload.len()) as u16;
         let mut packet = vec![
-            0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2
+            0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
         ];
         packet[2..4].copy_from_slice(&total.to_be_bytes());
         packet[4..6].copy_from_slice(&ident.to_be_bytes());

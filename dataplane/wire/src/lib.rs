@@ -10,6 +10,10 @@ pub mod crem;
 pub mod frame;
 pub mod icrc;
 pub mod ident;
+#[cfg(feature = "mutate")]
+pub mod mutate;
+#[cfg(not(feature = "mutate"))]
+mod mutate;
 mod num;
 pub mod rebuild;
 pub mod roce;

@@ -13,6 +13,7 @@ use super::{
     BlockRequest, Close, FlowDescriptor, Hello, HelloAck, HopEntry, Limits, LossReport, Message,
     ParamAck, ParamUpdate, PathReport, PsnRange, RangeRequest, RepairHeader,
 };
+use crate::mutate;
 use crate::{Bitmap, ConfigId, FlowId, Psn, Qpn, RequestId};
 
 /// A datagram that passed every check.
@@ -273,7 +274,10 @@ fn check_repair(header: &RepairHeader) -> Result<(), ParseError> {
     }
     let index_fits = match scheme {
         Scheme::SourceCopy => header.present.contains(header.index),
-        Scheme::CauchyRs => u16::from(header.index) + u16::from(header.k) <= 255,
+        Scheme::CauchyRs => {
+            u16::from(header.index) + u16::from(header.k)
+                <= 255 + u16::from(mutate::has(mutate::Fault::Message))
+        }
         Scheme::Xor => header.index == 0,
     };
     if index_fits {

@@ -1,0 +1,573 @@
+//! Ports and their queues: open, poll, count, close. Which packet goes where is decided elsewhere.
+
+use core::marker::PhantomData;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::batch::Batch;
+use crate::eal::Eal;
+use crate::error::{DpdkLog, Errno, Error};
+use crate::lifetime::Shared;
+use crate::log::{self, Mark};
+use crate::mempool::Mempool;
+
+/// How to open a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortConfig {
+    /// Receive queues.
+    pub rx_queues: u16,
+    /// Transmit queues.
+    pub tx_queues: u16,
+    /// Descriptors per receive queue; adjusted to what the driver allows. af_packet has its own ring
+    /// ([`crate::vdev::af_packet`]) and ignores it.
+    pub rx_descriptors: u16,
+    /// Descriptors per transmit queue, likewise.
+    pub tx_descriptors: u16,
+    /// Receive frames for any address.
+    pub promiscuous: bool,
+}
+
+impl Default for PortConfig {
+    fn default() -> Self {
+        PortConfig {
+            rx_queues: 1,
+            tx_queues: 1,
+            rx_descriptors: 1024,
+            tx_descriptors: 1024,
+            promiscuous: true,
+        }
+    }
+}
+
+/// What the driver says about a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortInfo {
+    /// The driver, for example `net_af_packet`.
+    pub driver: String,
+    /// The kernel interface's index; 0 where there is none.
+    pub if_index: u32,
+    /// Most receive queues.
+    pub max_rx_queues: u16,
+    /// Most transmit queues.
+    pub max_tx_queues: u16,
+    /// Whether packets of several segments may be sent.
+    pub multi_segment_tx: bool,
+    /// NUMA node, where known.
+    pub socket: Option<u16>,
+}
+
+/// A link as it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Whether it carries frames.
+    pub up: bool,
+    /// Its rate in Mb/s, where known. Virtual devices invent one.
+    pub mbps: Option<u32>,
+}
+
+/// Counters since the port was opened or [`Port::reset_stats`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortStats {
+    /// Frames received.
+    pub rx_packets: u64,
+    /// Octets received.
+    pub rx_octets: u64,
+    /// Frames that the device dropped for want of descriptors.
+    pub rx_missed: u64,
+    /// Frames received in error.
+    pub rx_errors: u64,
+    /// Frames lost because the pool was empty.
+    pub rx_no_mbuf: u64,
+    /// Frames sent. af_packet counts those too that it dropped for their length.
+    pub tx_packets: u64,
+    /// Octets sent.
+    pub tx_octets: u64,
+    /// Frames that could not be sent.
+    pub tx_errors: u64,
+}
+
+/// An open, running port. Closed when it and all its queues are dropped; a closed virtual device cannot
+/// be opened again.
+///
+/// Control calls take microseconds to milliseconds: not for a polling loop.
+#[derive(Debug)]
+pub struct Port {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    id: u16,
+    name: String,
+    config: PortConfig,
+    taken: Mutex<BTreeSet<(Way, u16)>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Way {
+    Rx,
+    Tx,
+}
+
+impl Port {
+    /// Configures and starts the port `name` (a virtual device's name or a PCI address); received
+    /// packets come from `pool`.
+    ///
+    /// # Errors
+    /// [`Error::NoPort`] where the device did not probe, [`Error::InUse`] where it is open,
+    /// [`Error::Argument`] for more queues than it has, [`Error::Port`] where the driver refuses, each
+    /// with what DPDK logged.
+    pub fn open(eal: &Eal, name: &str, config: &PortConfig, pool: &Mempool) -> Result<Port, Error> {
+        let shared = eal.shared();
+        let id = find(shared, name)?;
+        let mut claimed = shared
+            .claimed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !claimed.insert(id) {
+            return Err(Error::InUse {
+                name: name.into(),
+                what: "it".into(),
+            });
+        }
+        drop(claimed);
+        let port = Port {
+            inner: Arc::new(Inner {
+                id,
+                name: name.into(),
+                config: *config,
+                taken: Mutex::new(BTreeSet::new()),
+                shared: Arc::clone(shared),
+            }),
+        };
+        port.inner.start(pool)?;
+        Ok(port)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// DPDK's number of it, as in [`crate::Mbuf::port`].
+    pub fn id(&self) -> u16 {
+        self.inner.id
+    }
+
+    /// The receive queue `index`, for one owner at a time.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], or [`Error::Argument`] where there is no such queue.
+    pub fn rx_queue(&self, index: u16) -> Result<RxQueue, Error> {
+        Ok(RxQueue {
+            queue: Queue::take(&self.inner, Way::Rx, index)?,
+        })
+    }
+
+    /// The transmit queue `index`, for one owner at a time.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], or [`Error::Argument`] where there is no such queue.
+    pub fn tx_queue(&self, index: u16) -> Result<TxQueue, Error> {
+        Ok(TxQueue {
+            queue: Queue::take(&self.inner, Way::Tx, index)?,
+        })
+    }
+
+    /// What the driver says.
+    ///
+    /// # Errors
+    /// [`Error::Port`].
+    pub fn info(&self) -> Result<PortInfo, Error> {
+        let raw = self.inner.raw_info()?;
+        let driver = if raw.driver_name.is_null() {
+            String::new()
+        } else {
+            // SAFETY: a driver's name is a NUL-terminated string of its registration, never freed.
+            unsafe { CStr::from_ptr(raw.driver_name) }
+                .to_string_lossy()
+                .into_owned()
+        };
+        // SAFETY: takes a number; -1 where unknown.
+        let socket = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.inner.id) };
+        Ok(PortInfo {
+            driver,
+            if_index: raw.if_index,
+            max_rx_queues: raw.max_rx_queues,
+            max_tx_queues: raw.max_tx_queues,
+            multi_segment_tx: raw.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS != 0,
+            socket: u16::try_from(socket).ok(),
+        })
+    }
+
+    /// The link now, without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Port`].
+    pub fn link(&self) -> Result<Link, Error> {
+        let (mut mbps, mut up) = (0, 0);
+        let mark = log::mark();
+        // SAFETY: both pointers are to live locals.
+        let ret = unsafe { dpdk_sys::shim_eth_link(self.inner.id, &raw mut mbps, &raw mut up) };
+        self.inner.done("rte_eth_link_get_nowait", ret, mark)?;
+        Ok(Link {
+            up: up != 0,
+            mbps: (mbps != 0 && mbps != u32::MAX).then_some(mbps),
+        })
+    }
+
+    /// The port's own Ethernet address.
+    ///
+    /// # Errors
+    /// [`Error::Port`].
+    pub fn mac(&self) -> Result<[u8; 6], Error> {
+        let mut mac = dpdk_sys::rte_ether_addr { addr_bytes: [0; 6] };
+        let mark = log::mark();
+        // SAFETY: the pointer is to a live local.
+        let ret = unsafe { dpdk_sys::rte_eth_macaddr_get(self.inner.id, &raw mut mac) };
+        self.inner.done("rte_eth_macaddr_get", ret, mark)?;
+        Ok(mac.addr_bytes)
+    }
+
+    /// The counters. Any thread, also while queues are polled.
+    ///
+    /// # Errors
+    /// [`Error::Port`].
+    pub fn stats(&self) -> Result<PortStats, Error> {
+        let mut raw = dpdk_sys::rte_eth_stats::default();
+        let mark = log::mark();
+        // SAFETY: the pointer is to a live local.
+        let ret = unsafe { dpdk_sys::rte_eth_stats_get(self.inner.id, &raw mut raw) };
+        self.inner.done("rte_eth_stats_get", ret, mark)?;
+        Ok(PortStats {
+            rx_packets: raw.ipackets,
+            rx_octets: raw.ibytes,
+            rx_missed: raw.imissed,
+            rx_errors: raw.ierrors,
+            rx_no_mbuf: raw.rx_nombuf,
+            tx_packets: raw.opackets,
+            tx_octets: raw.obytes,
+            tx_errors: raw.oerrors,
+        })
+    }
+
+    /// Sets the counters to zero. Not while another thread polls the port's queues, or some frames go
+    /// uncounted.
+    ///
+    /// # Errors
+    /// [`Error::Port`].
+    pub fn reset_stats(&mut self) -> Result<(), Error> {
+        // SAFETY: takes a number.
+        self.inner.call("rte_eth_stats_reset", |id| unsafe {
+            dpdk_sys::rte_eth_stats_reset(id)
+        })
+    }
+
+    /// Whether frames for any address are received.
+    ///
+    /// # Errors
+    /// [`Error::Port`].
+    pub fn promiscuous(&self) -> Result<bool, Error> {
+        let mark = log::mark();
+        // SAFETY: takes a number.
+        let ret = unsafe { dpdk_sys::rte_eth_promiscuous_get(self.inner.id) };
+        self.inner.done("rte_eth_promiscuous_get", ret, mark)?;
+        Ok(ret == 1)
+    }
+
+    /// Receives frames for any address, or only for the port's own.
+    ///
+    /// # Errors
+    /// [`Error::Port`].
+    pub fn set_promiscuous(&mut self, on: bool) -> Result<(), Error> {
+        self.inner.set_promiscuous(on)
+    }
+}
+
+fn find(shared: &Shared, name: &str) -> Result<u16, Error> {
+    let mut id = 0;
+    let found = CString::new(name).is_ok_and(|c_name| {
+        // SAFETY: the name is NUL-terminated, the pointer to a live local; EAL runs.
+        unsafe { dpdk_sys::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &raw mut id) == 0 }
+    });
+    if found {
+        return Ok(id);
+    }
+    let iface = shared
+        .vdevs
+        .iter()
+        .find(|v| v.name() == name)
+        .and_then(|v| v.iface());
+    // The probe ran inside EAL's start: the whole log is of interest.
+    let said = log::since(Mark::START).0;
+    let about = said
+        .into_iter()
+        .filter(|l| l.contains(name) || iface.is_some_and(|i| l.contains(i)));
+    Err(Error::NoPort {
+        name: name.into(),
+        iface: iface.map(Into::into),
+        log: DpdkLog(about.collect()),
+    })
+}
+
+impl Inner {
+    fn done(&self, call: &'static str, ret: i32, mark: Mark) -> Result<(), Error> {
+        if ret >= 0 {
+            return Ok(());
+        }
+        let (errno, log) = (Errno::of(ret), log::since(mark));
+        Err(Error::Port {
+            name: self.name.clone(),
+            call,
+            errno,
+            log,
+        })
+    }
+
+    fn call(&self, call: &'static str, f: impl FnOnce(u16) -> i32) -> Result<(), Error> {
+        let mark = log::mark();
+        self.done(call, f(self.id), mark)
+    }
+
+    fn raw_info(&self) -> Result<dpdk_sys::rte_eth_dev_info, Error> {
+        let mut raw = dpdk_sys::rte_eth_dev_info::default();
+        let mark = log::mark();
+        // SAFETY: the pointer is to a live local.
+        let ret = unsafe { dpdk_sys::rte_eth_dev_info_get(self.id, &raw mut raw) };
+        self.done("rte_eth_dev_info_get", ret, mark)?;
+        Ok(raw)
+    }
+
+    fn start(&self, pool: &Mempool) -> Result<(), Error> {
+        let info = self.raw_info()?;
+        self.check_queues("receive queues", self.config.rx_queues, info.max_rx_queues)?;
+        self.check_queues("transmit queues", self.config.tx_queues, info.max_tx_queues)?;
+        self.configure(&info)?;
+        self.set_up_queues(pool)?;
+        // SAFETY: takes a number; the port is configured and stopped.
+        self.call("rte_eth_dev_start", |id| unsafe {
+            dpdk_sys::rte_eth_dev_start(id)
+        })?;
+        self.set_promiscuous(self.config.promiscuous)
+    }
+
+    fn check_queues(&self, what: &'static str, n: u16, most: u16) -> Result<(), Error> {
+        if (1..=most).contains(&n) {
+            return Ok(());
+        }
+        let expected = format!("1 to {most} for port {}", self.name);
+        Err(Error::Argument {
+            what,
+            value: n.to_string(),
+            expected,
+        })
+    }
+
+    /// No receive offloads (a VLAN tag stays in the frame); chains where the driver can send them; never
+    /// the fast free, which must not be used on packets that are held.
+    fn configure(&self, info: &dpdk_sys::rte_eth_dev_info) -> Result<(), Error> {
+        let mut conf = dpdk_sys::rte_eth_conf::default();
+        conf.txmode.offloads = info.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS;
+        let (rx, tx) = (self.config.rx_queues, self.config.tx_queues);
+        self.call("rte_eth_dev_configure", |id| {
+            // SAFETY: the configuration is a live local that DPDK copies; the port is ours and stopped.
+            unsafe { dpdk_sys::rte_eth_dev_configure(id, rx, tx, &raw const conf) }
+        })
+    }
+
+    fn set_up_queues(&self, pool: &Mempool) -> Result<(), Error> {
+        let (mut rx, mut tx) = (self.config.rx_descriptors, self.config.tx_descriptors);
+        self.call("rte_eth_dev_adjust_nb_rx_tx_desc", |id| {
+            // SAFETY: both pointers are to live locals.
+            unsafe { dpdk_sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &raw mut rx, &raw mut tx) }
+        })?;
+        // SAFETY: takes a number; -1 (any) where unknown, which the cast below keeps as SOCKET_ID_ANY.
+        let socket = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.id) }.cast_unsigned();
+        let default = core::ptr::null();
+        for q in 0..self.config.rx_queues {
+            self.call("rte_eth_rx_queue_setup", |id| {
+                let pool = pool.as_ptr();
+                // SAFETY: the queue is below the configured number, a null configuration means the
+                // driver's own, and the pool outlives the port: it is freed only after all are closed.
+                unsafe { dpdk_sys::rte_eth_rx_queue_setup(id, q, rx, socket, default, pool) }
+            })?;
+        }
+        let default = core::ptr::null();
+        for q in 0..self.config.tx_queues {
+            self.call("rte_eth_tx_queue_setup", |id| {
+                // SAFETY: as for the receive queues.
+                unsafe { dpdk_sys::rte_eth_tx_queue_setup(id, q, tx, socket, default) }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn set_promiscuous(&self, on: bool) -> Result<(), Error> {
+        let call = if on {
+            "rte_eth_promiscuous_enable"
+        } else {
+            "rte_eth_promiscuous_disable"
+        };
+        let mark = log::mark();
+        // SAFETY: takes a number.
+        let ret = unsafe {
+            if on {
+                dpdk_sys::rte_eth_promiscuous_enable(self.id)
+            } else {
+                dpdk_sys::rte_eth_promiscuous_disable(self.id)
+            }
+        };
+        // Drivers without the notion (ring, pcap) receive everything anyway.
+        if ret == -nix::libc::ENOTSUP {
+            Ok(())
+        } else {
+            self.done(call, ret, mark)
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: the queues hold this by Arc, so no burst can be running or follow. Stopping a port that
+        // never started is allowed. Close frees what the driver holds; there is nobody to tell of errors.
+        unsafe {
+            dpdk_sys::rte_eth_dev_stop(self.id);
+            dpdk_sys::rte_eth_dev_close(self.id);
+        }
+        self.shared
+            .claimed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.id);
+    }
+}
+
+/// One queue of a running port, with one owner.
+#[derive(Debug)]
+struct Queue {
+    port: Arc<Inner>,
+    way: Way,
+    index: u16,
+    /// A queue may move to another thread but is not for two at once.
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl Queue {
+    fn take(port: &Arc<Inner>, way: Way, index: u16) -> Result<Queue, Error> {
+        let n = if way == Way::Rx {
+            port.config.rx_queues
+        } else {
+            port.config.tx_queues
+        };
+        if index >= n {
+            let expected = format!("less than {n} for port {}", port.name);
+            return Err(Error::Argument {
+                what: "queue",
+                value: index.to_string(),
+                expected,
+            });
+        }
+        if !port
+            .taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert((way, index))
+        {
+            let what = format!("{way:?} queue {index}");
+            return Err(Error::InUse {
+                name: port.name.clone(),
+                what,
+            });
+        }
+        Ok(Queue {
+            port: Arc::clone(port),
+            way,
+            index,
+            not_sync: PhantomData,
+        })
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let mut taken = self
+            .port
+            .taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        taken.remove(&(self.way, self.index));
+    }
+}
+
+/// A receive queue.
+#[derive(Debug)]
+pub struct RxQueue {
+    queue: Queue,
+}
+
+impl RxQueue {
+    /// Puts waiting packets behind those in `batch`, as many as there is room for; returns how many.
+    /// Never waits. An empty poll costs 5 to 20 ns. Some NIC drivers give nothing to a request for fewer
+    /// than four: pass a batch with room.
+    #[inline]
+    pub fn burst<const N: usize>(&mut self, batch: &mut Batch<N>) -> usize {
+        let room = u16::try_from(batch.spare()).unwrap_or(u16::MAX);
+        let (port, index) = (self.queue.port.id, self.queue.index);
+        // SAFETY: the port runs and the queue exists while `self` does, and `&mut self` makes this its
+        // only user; the batch has room for that many pointers; DPDK wrote as many as it returns, each an
+        // mbuf with a reference of its own.
+        unsafe {
+            let n = usize::from(dpdk_sys::shim_rx_burst(
+                port,
+                index,
+                batch.spare_ptr(),
+                room,
+            ));
+            batch.grow(n);
+            n
+        }
+    }
+
+    /// The port's name.
+    pub fn port_name(&self) -> &str {
+        &self.queue.port.name
+    }
+}
+
+/// A transmit queue.
+#[derive(Debug)]
+pub struct TxQueue {
+    queue: Queue,
+}
+
+impl TxQueue {
+    /// Sends packets from the front of `batch`; returns how many. What was sent is gone from the batch
+    /// (the driver has the reference), the others stay, in order, for the caller to keep or drop.
+    ///
+    /// af_packet copies during the call; hardware reads the memory later, which is why a shared packet
+    /// may not be changed.
+    #[inline]
+    pub fn burst<const N: usize>(&mut self, batch: &mut Batch<N>) -> usize {
+        let count = u16::try_from(batch.len()).unwrap_or(u16::MAX);
+        if count == 0 {
+            return 0;
+        }
+        let (port, index) = (self.queue.port.id, self.queue.index);
+        // SAFETY: the port runs and the queue exists while `self` does, and `&mut self` makes this its
+        // only user; the batch's slots are owned mbufs; DPDK took the references of the first `n`.
+        unsafe {
+            let first = batch.as_mut_ptr().cast();
+            let n = usize::from(dpdk_sys::shim_tx_burst(port, index, first, count));
+            batch.forget_front(n);
+            n
+        }
+    }
+
+    /// The port's name.
+    pub fn port_name(&self) -> &str {
+        &self.queue.port.name
+    }
+}

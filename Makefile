@@ -53,8 +53,9 @@ nostd: ## the protocol crates build without std
 unit: setup ## unit, property and DPDK tests (root for the DPDK tests)
 	integration/scripts/with-hugepages 256 cargo test --locked --workspace
 
-vectors: ## test vectors of the protocol documents
+vectors: ## test vectors of the protocol documents, and that the runner sees a broken product function
 	cargo run --release --locked -q -p crem-integration --bin vectors -- integration/testdata/vectors
+	cargo test --locked -q -p crem-integration --features mutate --test vectors_mutate
 
 restore: ## restore every request packet of the captures
 	cargo run --release --locked -q -p crem-integration --bin restore

@@ -1,1 +1,5 @@
-//! (starting)
+//! What the test programs of the project share: the vectors runner, the restore check, scenarios.
+//! Product code does not live here.
+#![forbid(unsafe_code)]
+
+pub mod vectors;

@@ -28,16 +28,29 @@ const TIERS: &[(&str, u32)] = &[
 const UNSAFE_CRATES: &[&str] = &["dpdk-sys", "crem-dpdk", "crem-fec"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_path_buf()
 }
 
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--offline",
+        ])
         .current_dir(root())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     metadata["packages"].as_array().unwrap().clone()
 }
@@ -65,7 +78,10 @@ fn crates_depend_only_on_lower_tiers() {
     let mut dependencies = Vec::new();
     for package in packages() {
         let name = package["name"].as_str().unwrap();
-        assert!(tiers.contains_key(name), "{name} has no tier: add it to TIERS and docs/ARCHITECTURE.md");
+        assert!(
+            tiers.contains_key(name),
+            "{name} has no tier: add it to TIERS and docs/ARCHITECTURE.md"
+        );
         for dependency in package["dependencies"].as_array().unwrap() {
             let to = dependency["name"].as_str().unwrap();
             let product = dependency["kind"].as_str() != Some("dev");
@@ -114,7 +130,10 @@ fn unsafe_is_forbidden_outside_its_three_places() {
             }
             let path = target["src_path"].as_str().unwrap();
             let source = std::fs::read_to_string(path).unwrap();
-            assert!(source.contains("#![forbid(unsafe_code)]"), "{path} lacks forbid(unsafe_code)");
+            assert!(
+                source.contains("#![forbid(unsafe_code)]"),
+                "{path} lacks forbid(unsafe_code)"
+            );
         }
     }
 }
@@ -126,12 +145,19 @@ fn fec_has_unsafe_only_below_arch() {
     rust_files(&source, &mut files);
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let code = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
         let has_unsafe = code.into_iter().any(|line| {
-            line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe")
+            line.split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == "unsafe")
         });
         let below_arch = file.starts_with(source.join("arch"));
-        assert!(below_arch || !has_unsafe, "{} has unsafe code", file.display());
+        assert!(
+            below_arch || !has_unsafe,
+            "{} has unsafe code",
+            file.display()
+        );
     }
 }
 
@@ -142,8 +168,15 @@ fn every_file_says_what_lives_in_it() {
     assert!(files.len() > 30);
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
-        assert!(first.starts_with("//!") || first.starts_with("/*!"), "{} opens without //!", file.display());
+        let first = text
+            .lines()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or("");
+        assert!(
+            first.starts_with("//!") || first.starts_with("/*!"),
+            "{} opens without //!",
+            file.display()
+        );
     }
 }
 
@@ -155,15 +188,26 @@ fn product_files_stay_short() {
     rust_files(&root(), &mut files);
     let mut long = Vec::new();
     for file in files {
-        let relative = file.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        let relative = file
+            .strip_prefix(root())
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
         if relative.contains("/tests/") || relative.ends_with("tests.rs") {
             continue;
         }
         let text = std::fs::read_to_string(&file).unwrap();
-        let product = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count();
+        let product = text
+            .lines()
+            .take_while(|line| !line.starts_with("#[cfg(test)]"))
+            .count();
         if product > LIMIT {
             long.push(format!("{relative}: {product} lines"));
         }
     }
-    assert!(long.is_empty(), "longer than {LIMIT} lines without tests:\n{}", long.join("\n"));
+    assert!(
+        long.is_empty(),
+        "longer than {LIMIT} lines without tests:\n{}",
+        long.join("\n")
+    );
 }

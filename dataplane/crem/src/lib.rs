@@ -11,6 +11,10 @@ pub mod bucket;
 pub mod config;
 pub mod counters;
 pub mod events;
+#[cfg(feature = "mutate")]
+pub mod mutate;
+#[cfg(not(feature = "mutate"))]
+mod mutate;
 pub mod packet;
 pub mod plan;
 pub mod rng;

@@ -97,7 +97,7 @@ pub fn respond(request: &Request) -> Response {
 /// M for `lost` positions (AMB-CLAMP); inconsistent requests are clamped, not refused.
 fn response_count(lost: usize, held: u8, suggested: u8) -> usize {
     let missing = lost.saturating_sub(usize::from(held));
-    missing.max(usize::from(suggested)).max(1).min(lost)
+    missing.max(usize::from(suggested)).max(1).min(lost) + crate::mutate::response_count()
 }
 
 /// The `count` lowest unused Repair Indices i with i + k <= 255; `None` if there are fewer.

@@ -12,7 +12,7 @@ pub enum Fault {
     Frame,
     /// ICRC: what stands before the IP header is not all ones.
     Icrc,
-    /// DSCP and ECN: a tunnel's CE is lost.
+    /// DSCP and ECN: a tunnel egress puts the outer codepoint in place of the inner one.
     Ecn,
 }
 

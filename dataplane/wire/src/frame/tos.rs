@@ -60,7 +60,7 @@ pub const fn restored_tos(flow_tos: u8, ect0: bool) -> u8 {
 /// drops the packet.
 pub fn decapsulate_ecn(inner: Ecn, outer: Ecn) -> Option<Ecn> {
     if mutate::has(Fault::Ecn) {
-        return Some(inner);
+        return Some(outer);
     }
     match (inner, outer) {
         (Ecn::NotEct, Ecn::Ce) => None,

@@ -2,4 +2,6 @@
 //! Product code does not live here.
 #![forbid(unsafe_code)]
 
+pub mod pcap;
+pub mod restore;
 pub mod vectors;

@@ -1,1 +1,22 @@
-//! (starting)
+//! The data plane of the gateway: pipeline stages, workers, the in-band station, the auxiliary thread.
+//!
+//! One worker runs each segment to completion ([`worker`]): it takes bursts from both ports, decides
+//! what each frame is ([`classify`]), forwards, lets the protocol functions of `crem-core` see sources
+//! and messages, runs the coding they ask for through `crem-fec`, and sends repair into the room that is
+//! left. Whatever may block (rtnetlink, the status socket, signals) is on the auxiliary thread ([`aux`]).
+//!
+//! What does not live here: protocol decisions (`crem-core`), octet layouts (`crem-wire`), coding
+//! (`crem-fec`), REST, TLS, and files but the config document.
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod classify;
+pub mod code;
+pub mod counters;
+pub mod dpdk;
+pub mod emit;
+pub mod inband;
+pub mod order;
+pub mod restore;
+pub mod slots;
+pub mod tx;

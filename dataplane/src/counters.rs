@@ -1,0 +1,232 @@
+//! The counters of the data plane. Nothing ends here without a count under a name of its own.
+
+use crem_wire::crem::ParseError;
+use crem_wire::crem::registry::MessageType;
+
+macro_rules! counters {
+    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// Calls `f` with the name and the value of every counter.
+            pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
+                $(f(stringify!($field), self.$field);)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// One port.
+    PortCounters {
+        /// Frames received.
+        rx_frames,
+        /// Octets received, without FCS.
+        rx_octets,
+        /// Frames given to the device.
+        tx_frames,
+        /// Octets given to the device, without FCS.
+        tx_octets,
+        /// Frames that had to wait for room in the device.
+        tx_deferred,
+        /// Frames that the device dropped by its own account.
+        device_drops,
+    }
+}
+
+counters! {
+    /// Frames that ended here.
+    Drops {
+        /// The IP packet is longer than what the port captured of it.
+        truncated,
+        /// Pause or PFC: of one link, never forwarded.
+        mac_control,
+        /// The device took no frame and the queue before it was full, LAN side.
+        tx_full_lan,
+        /// The same, WAN side.
+        tx_full_wan,
+        /// Our own MAC address came in as source: a loop.
+        own_source,
+        /// Addressed to our MAC address, but not for this VLAN.
+        inband_vlan,
+        /// Addressed to our MAC address, but neither CREM nor ARP, ND or ICMP.
+        inband_other,
+        /// For the in-band interface, but over its rate.
+        inband_rate,
+        /// For the in-band interface, but its queue was full.
+        inband_queue,
+        /// From the in-band interface, but neither ARP, ND nor ICMP.
+        inband_egress,
+        /// Repair that found no buffer.
+        repair_no_buffer,
+        /// Repair that found its queue full: sources had taken the room.
+        repair_queue,
+        /// Repair that became too old to be of use.
+        repair_age,
+        /// Repair or message without a known next hop.
+        no_next_hop,
+        /// Message that found no buffer.
+        message_no_buffer,
+        /// Repair or message that its headers could not be written for.
+        message_unsendable,
+        /// In-band frame that found no buffer.
+        inband_no_buffer,
+    }
+}
+
+counters! {
+    /// Coding, decoding and rebuilding.
+    Coding {
+        /// Code jobs run.
+        code_jobs,
+        /// Sources that code jobs took in, once for each job.
+        code_sources,
+        /// Symbol rows that code jobs worked on.
+        code_rows,
+        /// Code jobs refused by the coder.
+        code_refused,
+        /// REPAIR sent: ordinary symbols.
+        repair_ordinary,
+        /// REPAIR sent: coded retransmissions.
+        repair_coded,
+        /// REPAIR sent: source copies.
+        repair_copy,
+        /// REPAIR sent: block information.
+        repair_info,
+        /// Decode jobs run.
+        decode_jobs,
+        /// Decode jobs refused by the coder.
+        decode_refused,
+        /// Packets restored, ICRC verified.
+        restored,
+        /// Of those, with an Identification solved from the ICRC.
+        identification_solved,
+        /// Positions that the symbols did not determine.
+        undetermined,
+        /// Positions decoded to something that cannot be the packet.
+        corrupt,
+        /// Positions without a packet that could lend its headers.
+        no_neighbour,
+        /// Restored packets that found no buffer.
+        no_buffer,
+        /// Known sources that failed their ICRC.
+        corrupt_sources,
+        /// Frames of a source that failed its ICRC and were not offered to the core.
+        unverified_sources,
+        /// Panics in protocol or coding, each of which put the segment into passthrough.
+        panics,
+    }
+}
+
+counters! {
+    /// The in-band interface.
+    InbandCounters {
+        /// Frames given to the kernel.
+        to_kernel,
+        /// Frames taken from the kernel.
+        from_kernel,
+        /// Next hops asked of the kernel.
+        resolutions,
+    }
+}
+
+/// CREM datagrams by type and by reason of refusal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Messages {
+    received: [u64; MessageType::ALL.len()],
+    sent: [u64; MessageType::ALL.len()],
+    malformed: [u64; ParseError::ALL.len()],
+    /// Datagrams with a wrong UDP checksum.
+    pub checksum: u64,
+    /// HELLO to hosts that we serve, taken in their stead.
+    pub intercepted: u64,
+    /// HELLO from outside `allowed_peers`.
+    pub not_allowed: u64,
+    /// Other messages to hosts that we serve: they stop at the boundary.
+    pub boundary: u64,
+    /// Datagrams on the CREM port that pass between others.
+    pub transit: u64,
+    /// Messages that came while protection is off.
+    pub off: u64,
+}
+
+impl Messages {
+    /// Counts a message that passed parsing.
+    pub fn count_received(&mut self, kind: MessageType) {
+        bump(&mut self.received, kind);
+    }
+
+    /// Counts a message sent.
+    pub fn count_sent(&mut self, kind: MessageType) {
+        bump(&mut self.sent, kind);
+    }
+
+    /// Counts a datagram that is no message.
+    pub fn count_malformed(&mut self, error: ParseError) {
+        if let Some(count) = self.malformed.get_mut(error.index()) {
+            *count += 1;
+        }
+    }
+
+    /// Calls `f` with the name and the value of every counter.
+    pub fn for_each(&self, mut f: impl FnMut(&str, u64)) {
+        let types = MessageType::ALL
+            .iter()
+            .zip(self.received.iter().zip(&self.sent));
+        for (kind, (received, sent)) in types {
+            f(&format!("rx_{}", message_name(*kind)), *received);
+            f(&format!("tx_{}", message_name(*kind)), *sent);
+        }
+        for (error, count) in ParseError::ALL.iter().zip(&self.malformed) {
+            f(&format!("malformed_{}", error.name()), *count);
+        }
+        f("checksum", self.checksum);
+        f("intercepted", self.intercepted);
+        f("not_allowed", self.not_allowed);
+        f("boundary", self.boundary);
+        f("transit", self.transit);
+        f("off", self.off);
+    }
+}
+
+fn bump(counts: &mut [u64], kind: MessageType) {
+    // Type codes are consecutive from 1.
+    if let Some(count) = counts.get_mut(usize::from(kind.code()).wrapping_sub(1)) {
+        *count += 1;
+    }
+}
+
+fn message_name(kind: MessageType) -> &'static str {
+    match kind {
+        MessageType::Repair => "repair",
+        MessageType::Hello => "hello",
+        MessageType::HelloAck => "hello_ack",
+        MessageType::ParamUpdate => "param_update",
+        MessageType::ParamAck => "param_ack",
+        MessageType::RepairRequest => "repair_request",
+        MessageType::LossReport => "loss_report",
+        MessageType::PathReport => "path_report",
+        MessageType::Close => "close",
+    }
+}
+
+/// Everything that a segment counts besides the protocol functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SegmentCounters {
+    /// LAN port.
+    pub lan: PortCounters,
+    /// WAN port.
+    pub wan: PortCounters,
+    /// Frames that ended here.
+    pub drops: Drops,
+    /// CREM datagrams.
+    pub messages: Messages,
+    /// Coding.
+    pub coding: Coding,
+    /// In-band interface.
+    pub inband: InbandCounters,
+}

@@ -1,0 +1,118 @@
+//! The pipeline's buffers, pools and ports on DPDK.
+
+use crem_core::packet::PktBuf;
+use crem_dpdk::{Batch, Error, HEADROOM, Mbuf, Mempool, Port as DpdkPort, RxQueue, TxQueue};
+
+use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
+
+/// An mbuf.
+#[derive(Debug)]
+pub struct Frame(Mbuf);
+
+impl Clone for Frame {
+    fn clone(&self) -> Self {
+        Self(self.0.share())
+    }
+}
+
+impl PktBuf for Frame {}
+
+impl Buffer for Frame {
+    fn octets(&self) -> &[u8] {
+        // Ports are opened without scatter: a frame is one segment.
+        self.0.data()
+    }
+
+    fn octets_mut(&mut self) -> Option<&mut [u8]> {
+        self.0.data_mut().ok()
+    }
+
+    fn trim_front(&mut self, count: u16) -> bool {
+        self.0.trim_front(count).is_ok()
+    }
+}
+
+/// A pool of mbufs.
+#[derive(Clone, Debug)]
+pub struct FramePool(pub Mempool);
+
+impl Pool<Frame> for FramePool {
+    fn take(&self, len: u16) -> Option<Frame> {
+        if len > self.0.room().saturating_sub(HEADROOM) {
+            return None;
+        }
+        let mut mbuf = self.0.alloc()?;
+        mbuf.append(len).ok()?;
+        Some(Frame(mbuf))
+    }
+
+    fn usage(&self) -> (u32, u32) {
+        (self.0.in_use(), self.0.count())
+    }
+}
+
+/// Queue 0 of a port, both ways.
+#[derive(Debug)]
+pub struct Device {
+    rx: RxQueue,
+    tx: TxQueue,
+    port: DpdkPort,
+    received: Batch<BURST>,
+    sending: Batch<BURST>,
+}
+
+impl Device {
+    /// The queues of an open port.
+    ///
+    /// # Errors
+    /// If a queue is in use.
+    pub fn new(port: DpdkPort) -> Result<Self, Error> {
+        let (rx, tx) = (port.rx_queue(0)?, port.tx_queue(0)?);
+        Ok(Self {
+            rx,
+            tx,
+            port,
+            received: Batch::new(),
+            sending: Batch::new(),
+        })
+    }
+}
+
+impl Port<Frame> for Device {
+    fn receive(&mut self, into: &mut Vec<Frame>) {
+        self.rx.burst(&mut self.received);
+        into.extend(self.received.drain().map(Frame));
+    }
+
+    fn send(&mut self, frames: &mut Vec<Frame>) {
+        while !frames.is_empty() && self.sending.is_empty() {
+            let count = frames.len().min(self.sending.spare());
+            for Frame(mbuf) in frames.drain(..count) {
+                // There is room: it was counted.
+                let _ = self.sending.push(mbuf);
+            }
+            self.tx.burst(&mut self.sending);
+        }
+        // The device is full: what it did not take goes back to the front.
+        frames.splice(0..0, self.sending.drain().map(Frame));
+    }
+
+    fn device_drops(&self) -> u64 {
+        let stats = self.port.stats().unwrap_or_default();
+        stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf + stats.tx_errors
+    }
+
+    fn link_up(&self) -> bool {
+        self.port.link().is_ok_and(|link| link.up)
+    }
+}
+
+/// Everything on DPDK.
+#[derive(Debug)]
+pub struct Dpdk;
+
+impl Platform for Dpdk {
+    type Buf = Frame;
+    type Pool = FramePool;
+    type Port = Device;
+}

@@ -1,0 +1,345 @@
+//! The worker's side of the in-band station: frames between the ports and the kernel's interface, where
+//! stations were last seen, and the next hops toward peers as the kernel resolved them. Addresses,
+//! routes and neighbours themselves are the kernel's, set and watched by the auxiliary thread.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crem_core::bucket::TimeBucket;
+use crem_core::time::Instant;
+use crem_wire::frame::{ETHERTYPE_VLAN, Mac, Tag, Tags};
+
+use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
+use crate::classify::{Side, Station, may_leave_kernel};
+use crate::counters::{Drops, InbandCounters};
+
+/// Frames a second that the kernel gets, and how many at once.
+const RATE: u32 = 2000;
+const DEPTH: u32 = 500;
+/// Next hops a second that the kernel is asked for.
+const ASK_RATE: u32 = 100;
+/// Peers whose next hop is kept.
+const MAX_HOPS: usize = 4096;
+/// Places of the table of stations; a power of two.
+const STATIONS: usize = 4096;
+
+/// Where stations were last seen. A newer station may take the place of another one.
+#[derive(Debug)]
+struct Stations {
+    places: Vec<(Mac, Side)>,
+    last: [Mac; 2],
+}
+
+impl Stations {
+    fn new() -> Self {
+        Self {
+            places: vec![(Mac::default(), Side::Wan); STATIONS],
+            last: [Mac::default(); 2],
+        }
+    }
+
+    fn place(mac: Mac) -> usize {
+        let [_, _, a, b, c, d] = mac.0;
+        // Fibonacci hashing of the four octets that differ most.
+        let hash = u32::from_be_bytes([a, b, c, d]).wrapping_mul(0x9e37_79b1);
+        (hash >> (32 - STATIONS.ilog2())) as usize
+    }
+
+    #[inline]
+    fn learn(&mut self, mac: Mac, side: Side) {
+        let last = &mut self.last[side as usize];
+        if *last == mac || mac.is_group() {
+            return;
+        }
+        *last = mac;
+        // The other side forgets its shortcut, so that a station that moves is seen.
+        let other = &mut self.last[side.opposite() as usize];
+        if *other == mac {
+            *other = Mac::default();
+        }
+        if let Some(place) = self.places.get_mut(Self::place(mac)) {
+            *place = (mac, side);
+        }
+    }
+
+    fn side_of(&self, mac: Mac) -> Option<Side> {
+        let (known, side) = self.places.get(Self::place(mac))?;
+        (*known == mac).then_some(*side)
+    }
+}
+
+/// The in-band station of a segment.
+pub struct Inband<P: Platform> {
+    /// Its addresses.
+    pub station: Station,
+    /// What went through it.
+    pub counters: InbandCounters,
+    port: P::Port,
+    default_side: Side,
+    stations: Stations,
+    hops: HashMap<IpAddr, Mac>,
+    police: TimeBucket,
+    ask_police: TimeBucket,
+    to_kernel: Vec<P::Buf>,
+    from_kernel: Vec<P::Buf>,
+}
+
+impl<P: Platform> Inband<P> {
+    /// A station whose kernel interface is `port`; frames to stations not seen yet go to
+    /// `default_side`.
+    pub fn new(station: Station, port: P::Port, default_side: Side, now: Instant) -> Self {
+        Self {
+            station,
+            counters: InbandCounters::default(),
+            port,
+            default_side,
+            stations: Stations::new(),
+            hops: HashMap::with_capacity(MAX_HOPS),
+            police: TimeBucket::new(RATE, DEPTH, now),
+            ask_police: TimeBucket::new(ASK_RATE, ASK_RATE, now),
+            to_kernel: Vec::with_capacity(BURST),
+            from_kernel: Vec::with_capacity(BURST),
+        }
+    }
+
+    /// Notes on which side a frame's sender is.
+    #[inline]
+    pub fn learn(&mut self, frame: &[u8], side: Side) {
+        if let Some(&[a, b, c, d, e, f]) = frame.get(6..12) {
+            self.stations.learn(Mac([a, b, c, d, e, f]), side);
+        }
+    }
+
+    /// The tags of our frames, with this priority.
+    pub fn tags(&self, pcp: u8) -> Tags {
+        let mut tags = Tags::NONE;
+        if let Some(vlan) = self.station.vlan {
+            tags.push(Tag::vlan(u16::from(pcp) << 13 | vlan));
+        }
+        tags
+    }
+
+    /// The kernel's answer, or that there is none any more.
+    pub fn set_next_hop(&mut self, peer: IpAddr, mac: Option<Mac>) {
+        match mac {
+            Some(mac) if self.hops.len() < MAX_HOPS || self.hops.contains_key(&peer) => {
+                self.hops.insert(peer, mac);
+            }
+            Some(_) => {}
+            None => {
+                self.hops.remove(&peer);
+            }
+        }
+    }
+
+    /// Next hop and port toward a peer.
+    pub fn next_hop(&self, peer: IpAddr) -> Option<(Mac, Side)> {
+        let mac = *self.hops.get(&peer)?;
+        Some((mac, self.side_of(mac)))
+    }
+
+    /// Whether the kernel may be asked for another next hop now.
+    pub fn may_ask(&mut self, now: Instant) -> bool {
+        let may = self.ask_police.take(now);
+        self.counters.resolutions += u64::from(may);
+        may
+    }
+
+    /// The port behind which a station is.
+    pub fn side_of(&self, mac: Mac) -> Side {
+        self.stations.side_of(mac).unwrap_or(self.default_side)
+    }
+
+    /// Takes a frame for the kernel, without our VLAN tag.
+    pub fn punt(&mut self, frame: P::Buf, pool: &P::Pool, now: Instant, drops: &mut Drops) {
+        if !self.police.take(now) {
+            drops.inband_rate += 1;
+            return;
+        }
+        let frame = if self.station.vlan.is_some() {
+            match without_tag(&frame, pool) {
+                Some(copy) => copy,
+                None => {
+                    drops.inband_no_buffer += 1;
+                    return;
+                }
+            }
+        } else {
+            frame
+        };
+        self.to_kernel.push(frame);
+        if self.to_kernel.len() >= BURST {
+            self.give(drops);
+        }
+    }
+
+    /// Hands the kernel what was taken for it.
+    pub fn give(&mut self, drops: &mut Drops) {
+        if self.to_kernel.is_empty() {
+            return;
+        }
+        let count = self.to_kernel.len();
+        self.port.send(&mut self.to_kernel);
+        self.counters.to_kernel += (count - self.to_kernel.len()) as u64;
+        drops.inband_queue += self.to_kernel.len() as u64;
+        self.to_kernel.clear();
+    }
+
+    /// Takes what the kernel sends, and calls `send` for each frame, tagged, with its port. Whether there
+    /// was any.
+    pub fn take(
+        &mut self,
+        pool: &P::Pool,
+        drops: &mut Drops,
+        mut send: impl FnMut(Side, P::Buf),
+    ) -> bool {
+        let mut frames = core::mem::take(&mut self.from_kernel);
+        self.port.receive(&mut frames);
+        let any = !frames.is_empty();
+        self.counters.from_kernel += frames.len() as u64;
+        for frame in frames.drain(..) {
+            let Some(destination) = destination_of(frame.octets()) else {
+                continue;
+            };
+            if !may_leave_kernel(frame.octets()) {
+                drops.inband_egress += 1;
+                continue;
+            }
+            let side = self.side_of(destination);
+            let tagged = match self.station.vlan {
+                Some(vlan) => with_tag::<P>(&frame, vlan, pool),
+                None => Some(frame),
+            };
+            match tagged {
+                Some(frame) => send(side, frame),
+                None => drops.inband_no_buffer += 1,
+            }
+        }
+        self.from_kernel = frames;
+        any
+    }
+}
+
+fn destination_of(frame: &[u8]) -> Option<Mac> {
+    frame.first_chunk::<6>().map(|octets| Mac(*octets))
+}
+
+/// Octets before a tag: both addresses.
+const ADDRESSES: usize = 12;
+const TAG: usize = 4;
+
+/// A copy without the outermost tag.
+fn without_tag<B: Buffer>(frame: &B, pool: &impl Pool<B>) -> Option<B> {
+    let octets = frame.octets();
+    let rest = octets.get(ADDRESSES + TAG..)?;
+    let mut copy = pool.take(u16::try_from(octets.len() - TAG).ok()?)?;
+    let (addresses, behind) = copy.octets_mut()?.split_at_mut_checked(ADDRESSES)?;
+    addresses.copy_from_slice(&octets[..ADDRESSES]);
+    behind.copy_from_slice(rest);
+    Some(copy)
+}
+
+/// A copy with a tag.
+fn with_tag<P: Platform>(frame: &P::Buf, vlan: u16, pool: &P::Pool) -> Option<P::Buf> {
+    let octets = frame.octets();
+    let rest = octets.get(ADDRESSES..)?;
+    let mut copy = pool.take(u16::try_from(octets.len() + TAG).ok()?)?;
+    let (addresses, behind) = copy.octets_mut()?.split_at_mut_checked(ADDRESSES)?;
+    addresses.copy_from_slice(&octets[..ADDRESSES]);
+    let (tag, behind) = behind.split_at_mut_checked(TAG)?;
+    tag[..2].copy_from_slice(&ETHERTYPE_VLAN.to_be_bytes());
+    tag[2..].copy_from_slice(&vlan.to_be_bytes());
+    behind.copy_from_slice(rest);
+    Some(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+    use crate::buffer::heap::{Heap, HeapBuf, HeapPool, HeapPort};
+
+    fn mac(last: u8) -> Mac {
+        Mac([2, 0, 0, 0, 0, last])
+    }
+
+    fn arp(destination: Mac) -> Vec<u8> {
+        let mut frame = destination.0.to_vec();
+        frame.extend_from_slice(&mac(1).0);
+        frame.extend_from_slice(&[0x08, 0x06]);
+        frame.extend_from_slice(&[0; 28]);
+        frame
+    }
+
+    fn inband(vlan: Option<u16>) -> Inband<Heap> {
+        let station = Station {
+            address: "192.0.2.1".parse().unwrap(),
+            mac: mac(1),
+            vlan,
+        };
+        Inband::new(station, HeapPort::default(), Side::Wan, Instant(0))
+    }
+
+    #[test]
+    fn stations_are_found_where_they_were_last_seen() {
+        let mut inband = inband(None);
+        assert_eq!(inband.side_of(mac(7)), Side::Wan);
+        let seen = |m: Mac| [mac(1).0, m.0].concat();
+        inband.learn(&seen(mac(7)), Side::Lan);
+        assert_eq!(inband.side_of(mac(7)), Side::Lan);
+        inband.learn(&seen(mac(7)), Side::Wan);
+        assert_eq!(inband.side_of(mac(7)), Side::Wan);
+        inband.learn(&seen(mac(7)), Side::Lan);
+        assert_eq!(inband.side_of(mac(7)), Side::Lan);
+        inband.learn(&seen(Mac::BROADCAST), Side::Lan);
+        assert_eq!(inband.side_of(Mac::BROADCAST), Side::Wan);
+    }
+
+    #[test]
+    fn our_tag_is_popped_and_pushed() {
+        let mut inband = inband(Some(5));
+        let (pool, mut drops) = (HeapPool::default(), Drops::default());
+        let plain = arp(mac(9));
+        let tagged = [&plain[..12], &[0x81, 0, 0, 5], &plain[12..]].concat();
+        inband.punt(HeapBuf::new(&tagged), &pool, Instant(0), &mut drops);
+        inband.give(&mut drops);
+        assert_eq!(inband.port.sent[0].octets(), plain);
+        inband.port.arrive(&plain);
+        let mut sent = Vec::new();
+        assert!(inband.take(&pool, &mut drops, |side, f| {
+            sent.push((side, f.octets().to_vec()))
+        }));
+        assert_eq!(sent, [(Side::Wan, tagged)]);
+        assert_eq!(drops, Drops::default());
+    }
+
+    #[test]
+    fn the_kernel_is_spared_more_than_its_rate_and_sends_only_what_it_may() {
+        let mut inband = inband(None);
+        let (pool, mut drops) = (HeapPool::default(), Drops::default());
+        for _ in 0..DEPTH + 3 {
+            inband.punt(HeapBuf::new(&arp(mac(1))), &pool, Instant(0), &mut drops);
+        }
+        inband.give(&mut drops);
+        assert_eq!(
+            (inband.counters.to_kernel, drops.inband_rate),
+            (u64::from(DEPTH), 3)
+        );
+        let mut udp = arp(mac(2));
+        udp[12..14].copy_from_slice(&[0x08, 0x00]);
+        inband.port.arrive(&udp);
+        inband.take(&pool, &mut drops, |_, _| panic!("must not leave"));
+        assert_eq!(drops.inband_egress, 1);
+    }
+
+    #[test]
+    fn next_hops_come_and_go() {
+        let mut inband = inband(None);
+        let peer = "192.0.2.2".parse().unwrap();
+        assert_eq!(inband.next_hop(peer), None);
+        inband.set_next_hop(peer, Some(mac(8)));
+        assert_eq!(inband.next_hop(peer), Some((mac(8), Side::Wan)));
+        inband.set_next_hop(peer, None);
+        assert_eq!(inband.next_hop(peer), None);
+    }
+}

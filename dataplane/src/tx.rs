@@ -1,0 +1,255 @@
+//! Sending: frames that a device does not take wait here in order, up to a bound; repair waits apart and
+//! goes out only into room that no source wants.
+
+use std::collections::VecDeque;
+
+use crem_core::actions::RepairKind;
+use crem_core::time::{Duration, Instant};
+
+use crate::buffer::{BURST, Buffer, Port};
+use crate::counters::{Coding, Drops, PortCounters};
+
+/// Frames that may wait for a device that takes none.
+const WAITING: usize = 1024;
+/// REPAIR messages that may wait for room.
+const REPAIRS: usize = 512;
+
+/// A port with what waits before it.
+#[derive(Debug)]
+pub struct Egress<D, B> {
+    /// The device.
+    pub device: D,
+    /// What went through it.
+    pub counters: PortCounters,
+    waiting: Vec<B>,
+}
+
+impl<B: Buffer, D: Port<B>> Egress<D, B> {
+    /// Nothing waits.
+    pub fn new(device: D) -> Self {
+        let waiting = Vec::with_capacity(WAITING + BURST);
+        Self {
+            device,
+            counters: PortCounters::default(),
+            waiting,
+        }
+    }
+
+    /// Receives a burst into `into`, which is empty, and counts it.
+    pub fn receive(&mut self, into: &mut Vec<B>) {
+        self.device.receive(into);
+        self.counters.rx_frames += into.len() as u64;
+        self.counters.rx_octets += octets(into);
+    }
+
+    /// Sends all of `frames` in order, after those that wait already. What finds no place is dropped and
+    /// counted in `dropped`.
+    pub fn send(&mut self, frames: &mut Vec<B>, dropped: &mut u64) {
+        if self.waiting.is_empty() {
+            self.give(frames);
+        }
+        if frames.is_empty() {
+            return;
+        }
+        let room = WAITING.saturating_sub(self.waiting.len()).min(frames.len());
+        self.counters.tx_deferred += room as u64;
+        self.waiting.extend(frames.drain(..room));
+        *dropped += frames.len() as u64;
+        frames.clear();
+    }
+
+    /// Tries again with the frames that wait. Whether none is left.
+    pub fn flush(&mut self) -> bool {
+        if !self.waiting.is_empty() {
+            let mut waiting = core::mem::take(&mut self.waiting);
+            self.give(&mut waiting);
+            self.waiting = waiting;
+        }
+        self.waiting.is_empty()
+    }
+
+    /// Frames that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn give(&mut self, frames: &mut Vec<B>) {
+        let (count, size) = (frames.len(), octets(frames));
+        self.device.send(frames);
+        self.counters.tx_frames += (count - frames.len()) as u64;
+        self.counters.tx_octets += size - octets(frames);
+    }
+}
+
+fn octets<B: Buffer>(frames: &[B]) -> u64 {
+    frames.iter().map(|frame| frame.octets().len() as u64).sum()
+}
+
+/// A REPAIR message ready to go.
+#[derive(Debug)]
+pub struct Repair<B> {
+    /// The whole frame.
+    pub frame: B,
+    /// When the symbol was decided on.
+    pub born: Instant,
+    /// What it is for.
+    pub kind: RepairKind,
+}
+
+/// REPAIR messages that wait for room.
+#[derive(Debug)]
+pub struct RepairQueue<B> {
+    queue: VecDeque<Repair<B>>,
+    out: Vec<B>,
+}
+
+impl<B: Buffer> RepairQueue<B> {
+    /// Nothing waits.
+    pub fn new() -> Self {
+        Self {
+            queue: VecDeque::with_capacity(REPAIRS),
+            out: Vec::with_capacity(BURST),
+        }
+    }
+
+    /// Adds one; at the bound the oldest is given up.
+    pub fn push(&mut self, repair: Repair<B>, drops: &mut Drops) {
+        if self.queue.len() >= REPAIRS {
+            self.queue.pop_front();
+            drops.repair_queue += 1;
+        }
+        self.queue.push_back(repair);
+    }
+
+    /// Sends what is not too old, if no source waits. `max_age` says what a kind is still good for.
+    pub fn send<D: Port<B>>(
+        &mut self,
+        now: Instant,
+        max_age: impl Fn(RepairKind) -> Duration,
+        egress: &mut Egress<D, B>,
+        drops: &mut Drops,
+        coding: &mut Coding,
+    ) {
+        while !self.queue.is_empty() && egress.flush() {
+            while self.out.len() < BURST {
+                let Some(repair) = self.queue.pop_front() else {
+                    break;
+                };
+                if now.since(repair.born) > max_age(repair.kind) {
+                    drops.repair_age += 1;
+                    continue;
+                }
+                count(coding, repair.kind);
+                self.out.push(repair.frame);
+            }
+            egress.send(&mut self.out, &mut drops.tx_full_wan);
+        }
+    }
+
+    /// Messages that wait.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+fn count(coding: &mut Coding, kind: RepairKind) {
+    let count = match kind {
+        RepairKind::Ordinary => &mut coding.repair_ordinary,
+        RepairKind::Coded => &mut coding.repair_coded,
+        RepairKind::Copy => &mut coding.repair_copy,
+        RepairKind::Info => &mut coding.repair_info,
+    };
+    *count += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+    use crate::buffer::heap::{HeapBuf, HeapPort};
+
+    fn frame(number: u8) -> HeapBuf {
+        HeapBuf::new(&[number; 60])
+    }
+
+    fn numbers(frames: &[HeapBuf]) -> Vec<u8> {
+        frames.iter().map(|f| f.octets()[0]).collect()
+    }
+
+    #[test]
+    fn what_waits_goes_first_and_the_order_stays() {
+        let device = HeapPort {
+            room: Some(2),
+            ..HeapPort::default()
+        };
+        let mut egress = Egress::new(device);
+        let mut dropped = 0;
+        egress.send(&mut vec![frame(1), frame(2), frame(3)], &mut dropped);
+        egress.send(&mut vec![frame(4)], &mut dropped);
+        assert_eq!((egress.waiting(), dropped), (2, 0));
+        egress.device.room = None;
+        egress.send(&mut vec![frame(5)], &mut dropped);
+        assert!(egress.flush());
+        assert_eq!(numbers(&egress.device.sent), [1, 2, 3, 4, 5]);
+        let c = egress.counters;
+        assert_eq!((c.tx_frames, c.tx_octets, c.tx_deferred), (5, 300, 3));
+    }
+
+    #[test]
+    fn what_finds_no_place_is_counted() {
+        let device = HeapPort {
+            room: Some(0),
+            ..HeapPort::default()
+        };
+        let mut egress = Egress::new(device);
+        let mut dropped = 0;
+        for _ in 0..WAITING / 16 + 1 {
+            egress.send(&mut (0..16).map(frame).collect(), &mut dropped);
+        }
+        assert_eq!((egress.waiting(), dropped), (WAITING, 16));
+    }
+
+    #[test]
+    fn repair_takes_only_room_that_sources_left() {
+        let device = HeapPort {
+            room: Some(0),
+            ..HeapPort::default()
+        };
+        let mut egress = Egress::new(device);
+        let (mut drops, mut coding) = (Drops::default(), Coding::default());
+        let mut repairs = RepairQueue::new();
+        let repair = |n, born| Repair {
+            frame: frame(n),
+            born,
+            kind: RepairKind::Ordinary,
+        };
+        egress.send(&mut vec![frame(1)], &mut drops.tx_full_wan);
+        repairs.push(repair(9, Instant(0)), &mut drops);
+        repairs.push(repair(10, Instant(500)), &mut drops);
+        let age = |_| Duration::from_nanos(1000);
+        repairs.send(Instant(900), age, &mut egress, &mut drops, &mut coding);
+        assert_eq!(repairs.len(), 2);
+        egress.device.room = None;
+        repairs.send(Instant(1200), age, &mut egress, &mut drops, &mut coding);
+        assert_eq!(numbers(&egress.device.sent), [1, 10]);
+        assert_eq!((drops.repair_age, coding.repair_ordinary), (1, 1));
+    }
+
+    #[test]
+    fn the_oldest_repair_gives_way() {
+        let (mut drops, mut repairs) = (Drops::default(), RepairQueue::new());
+        for n in 0..=REPAIRS {
+            let born = Instant(n as u64);
+            repairs.push(
+                Repair {
+                    frame: frame(0),
+                    born,
+                    kind: RepairKind::Coded,
+                },
+                &mut drops,
+            );
+        }
+        assert_eq!((repairs.len(), drops.repair_queue), (REPAIRS, 1));
+        assert_eq!(repairs.queue.front().unwrap().born, Instant(1));
+    }
+}

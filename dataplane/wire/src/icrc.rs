@@ -122,3 +122,6 @@ fn mask_transport(out: &mut [u8], transport: &[u8]) -> Option<()> {
     out[12] = 0xff;
     Some(())
 }
+
+#[cfg(test)]
+mod tests;

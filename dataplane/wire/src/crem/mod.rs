@@ -7,12 +7,14 @@ use core::net::IpAddr;
 use crate::{Bitmap, ConfigId, FlowId, Psn, Qpn, RequestId};
 
 mod encode;
+mod error;
 mod parse;
 pub mod registry;
 #[cfg(test)]
 mod tests;
 
-pub use parse::{ParseError, Parsed, parse};
+pub use error::ParseError;
+pub use parse::{Parsed, parse};
 
 /// What describes a protected flow in HELLO and PATH_REPORT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

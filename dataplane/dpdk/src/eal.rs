@@ -60,9 +60,6 @@ pub struct EalConfig {
     pub pci: Vec<String>,
     /// Addresses towards devices.
     pub iova: Iova,
-    /// Names the few files that memory without hugepages needs under the runtime directory; `None`:
-    /// made from the process id.
-    pub file_prefix: Option<String>,
     /// DPDK messages of this level and graver go to the sink.
     pub log_level: LogLevel,
     /// Where they go.
@@ -77,7 +74,6 @@ impl Default for EalConfig {
             vdevs: Vec::new(),
             pci: Vec::new(),
             iova: Iova::Va,
-            file_prefix: None,
             log_level: LogLevel::Warning,
             log_sink: log::to_stderr,
         }
@@ -142,14 +138,9 @@ impl EalConfig {
                 }
             }
             Memory::NoHuge { mb } => {
-                let prefix = self.file_prefix.clone();
-                let prefix = prefix.unwrap_or_else(|| format!("crem-{}", std::process::id()));
                 args.extend(["--no-huge".into(), "--no-shconf".into()]);
-                args.extend([
-                    "-m".into(),
-                    mb.to_string(),
-                    format!("--file-prefix={prefix}"),
-                ]);
+                // With no-shconf nothing is written under this name: processes may share it.
+                args.extend(["-m".into(), mb.to_string(), "--file-prefix=crem".into()]);
             }
         }
         args.push("--no-telemetry".into());
@@ -466,7 +457,6 @@ mod tests {
     fn arguments_of_both_memory_modes() {
         let config = EalConfig {
             cpu: Some(1),
-            file_prefix: Some("p".into()),
             ..Default::default()
         };
         assert_eq!(
@@ -475,7 +465,7 @@ mod tests {
         );
         assert_eq!(
             line(&config, Memory::NoHuge { mb: 64 }),
-            "crem --lcores=0@1 --no-huge --no-shconf -m 64 --file-prefix=p --no-telemetry \
+            "crem --lcores=0@1 --no-huge --no-shconf -m 64 --file-prefix=crem --no-telemetry \
              --iova-mode=va --no-pci --log-level=5"
         );
     }

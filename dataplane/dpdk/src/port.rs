@@ -119,10 +119,18 @@ impl Port {
     /// # Errors
     /// [`Error::NoPort`] where the device did not probe, [`Error::InUse`] where it is open,
     /// [`Error::Argument`] for more queues than it has, [`Error::Port`] where the driver refuses, each
-    /// with what DPDK logged.
+    /// with what DPDK logged. After [`Error::Port`] the device is closed, as after a drop.
     pub fn open(eal: &Eal, name: &str, config: &PortConfig, pool: &Mempool) -> Result<Port, Error> {
         let shared = eal.shared();
         let id = find(shared, name)?;
+        let info = raw_info(name, id)?;
+        check_queues(name, "receive queues", config.rx_queues, info.max_rx_queues)?;
+        check_queues(
+            name,
+            "transmit queues",
+            config.tx_queues,
+            info.max_tx_queues,
+        )?;
         let mut claimed = shared
             .claimed
             .lock()
@@ -143,7 +151,7 @@ impl Port {
                 shared: Arc::clone(shared),
             }),
         };
-        port.inner.start(pool)?;
+        port.inner.start(&info, pool)?;
         Ok(port)
     }
 
@@ -182,7 +190,7 @@ impl Port {
     /// # Errors
     /// [`Error::Port`].
     pub fn info(&self) -> Result<PortInfo, Error> {
-        let raw = self.inner.raw_info()?;
+        let raw = raw_info(&self.inner.name, self.inner.id)?;
         let driver = if raw.driver_name.is_null() {
             String::new()
         } else {
@@ -313,18 +321,43 @@ fn find(shared: &Shared, name: &str) -> Result<u16, Error> {
     })
 }
 
+fn raw_info(name: &str, id: u16) -> Result<dpdk_sys::rte_eth_dev_info, Error> {
+    let mut raw = dpdk_sys::rte_eth_dev_info::default();
+    let mark = log::mark();
+    // SAFETY: the pointer is to a live local.
+    let ret = unsafe { dpdk_sys::rte_eth_dev_info_get(id, &raw mut raw) };
+    done(name, "rte_eth_dev_info_get", ret, mark)?;
+    Ok(raw)
+}
+
+fn check_queues(name: &str, what: &'static str, n: u16, most: u16) -> Result<(), Error> {
+    if (1..=most).contains(&n) {
+        return Ok(());
+    }
+    let expected = format!("1 to {most} for port {name}");
+    Err(Error::Argument {
+        what,
+        value: n.to_string(),
+        expected,
+    })
+}
+
+/// What a control call returned, as a result.
+fn done(name: &str, call: &'static str, ret: i32, mark: Mark) -> Result<(), Error> {
+    if ret >= 0 {
+        return Ok(());
+    }
+    Err(Error::Port {
+        name: name.into(),
+        call,
+        errno: Errno::of(ret),
+        log: log::since(mark),
+    })
+}
+
 impl Inner {
     fn done(&self, call: &'static str, ret: i32, mark: Mark) -> Result<(), Error> {
-        if ret >= 0 {
-            return Ok(());
-        }
-        let (errno, log) = (Errno::of(ret), log::since(mark));
-        Err(Error::Port {
-            name: self.name.clone(),
-            call,
-            errno,
-            log,
-        })
+        done(&self.name, call, ret, mark)
     }
 
     fn call(&self, call: &'static str, f: impl FnOnce(u16) -> i32) -> Result<(), Error> {
@@ -332,38 +365,14 @@ impl Inner {
         self.done(call, f(self.id), mark)
     }
 
-    fn raw_info(&self) -> Result<dpdk_sys::rte_eth_dev_info, Error> {
-        let mut raw = dpdk_sys::rte_eth_dev_info::default();
-        let mark = log::mark();
-        // SAFETY: the pointer is to a live local.
-        let ret = unsafe { dpdk_sys::rte_eth_dev_info_get(self.id, &raw mut raw) };
-        self.done("rte_eth_dev_info_get", ret, mark)?;
-        Ok(raw)
-    }
-
-    fn start(&self, pool: &Mempool) -> Result<(), Error> {
-        let info = self.raw_info()?;
-        self.check_queues("receive queues", self.config.rx_queues, info.max_rx_queues)?;
-        self.check_queues("transmit queues", self.config.tx_queues, info.max_tx_queues)?;
-        self.configure(&info)?;
+    fn start(&self, info: &dpdk_sys::rte_eth_dev_info, pool: &Mempool) -> Result<(), Error> {
+        self.configure(info)?;
         self.set_up_queues(pool)?;
         // SAFETY: takes a number; the port is configured and stopped.
         self.call("rte_eth_dev_start", |id| unsafe {
             dpdk_sys::rte_eth_dev_start(id)
         })?;
         self.set_promiscuous(self.config.promiscuous)
-    }
-
-    fn check_queues(&self, what: &'static str, n: u16, most: u16) -> Result<(), Error> {
-        if (1..=most).contains(&n) {
-            return Ok(());
-        }
-        let expected = format!("1 to {most} for port {}", self.name);
-        Err(Error::Argument {
-            what,
-            value: n.to_string(),
-            expected,
-        })
     }
 
     /// No receive offloads (a VLAN tag stays in the frame); chains where the driver can send them; never

@@ -18,10 +18,14 @@ impl Vdev {
     /// A device by its name and the driver's arguments as DPDK takes them, for drivers without a
     /// constructor here.
     pub fn new(name: &str, args: &str) -> Vdev {
+        let iface = args
+            .split(',')
+            .find_map(|a| a.strip_prefix("iface="))
+            .map(Into::into);
         Vdev {
             name: name.into(),
             args: args.into(),
-            iface: None,
+            iface,
             existing: false,
         }
     }
@@ -119,6 +123,8 @@ fn lcm(a: u32, b: u32) -> u32 {
 /// - The driver's ring frame has to fit an mbuf: see [`af_packet_room`].
 /// - The fan-out group is made from process id and interface index: two processes in **one** network
 ///   namespace can collide ("could not set PACKET_FANOUT"). One namespace per process.
+/// - The driver asks the kernel to **reassemble IPv4 fragments** before it delivers them: fragments of a
+///   datagram arrive as one frame, cut where it is too long, and as none where one is lost.
 /// - The MTU cannot be set through DPDK. Use `ip link set IFACE mtu N`.
 /// - An outer tag with TPID 0x88a8 comes out as 0x8100 (the kernel strips it, the driver re-inserts).
 /// - When the transmit ring is full the driver waits in `poll` without end.

@@ -185,6 +185,11 @@ fn one_case_for_each_reason() {
         "options reach beyond the packet"
     );
     assert_eq!(with(&[(17, 19)]), Some(Reason::IpLength));
+    assert_eq!(
+        with(&[(17, 19), (23, 6)]),
+        Some(Reason::IpLength),
+        "before the protocol"
+    );
     assert_eq!(with(&[(20, 0x20)]), Some(Reason::Fragment), "first");
     assert_eq!(with(&[(21, 0x01)]), Some(Reason::Fragment), "later");
     assert_eq!(with(&[(23, 6)]), Some(Reason::NotUdp));
@@ -371,6 +376,8 @@ fn contexts_differ_by_vlan_and_not_by_priority() {
         context(&[Tag::vlan(100)]),
         context(&[Tag::vlan(0), Tag::vlan(100)]),
         context(&[Tag::vlan(100), Tag::vlan(0)]),
+        context(&[Tag::vlan(0xfff)]),
+        context(&[Tag::vlan(0), Tag::vlan(0xfff)]),
     ];
     for (i, a) in all.iter().enumerate() {
         assert!(all[..i].iter().all(|b| a != b), "{all:?}");
@@ -394,6 +401,23 @@ fn a_new_tos_keeps_the_header_checksum_right() {
                 &roce_payload(20),
             );
             assert_eq!(frame, expected, "{value}");
+        }
+    }
+    // Every checksum that a header can have, so that every carry happens.
+    for ident in 0..=u16::MAX {
+        let mut frame = build(
+            &UdpFrame {
+                ident,
+                tos: 0xff,
+                ..headers(false, &[], 4791)
+            },
+            &[0; 12],
+        );
+        for value in [1, 0xff] {
+            let parsed = parse(&frame, &CONFIG);
+            set_tos(&mut frame, &parsed, value);
+            let sum = Checksum::default().add_octets(&frame[14..34]).finish();
+            assert_eq!(sum, 0, "{ident} to {value}");
         }
     }
     let mut frame = vxlan(&build(&headers(false, &[], 4791), &roce_payload(20)), true);

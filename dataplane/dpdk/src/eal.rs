@@ -294,7 +294,7 @@ fn check_unique(vdevs: &[Vdev]) -> Result<(), Error> {
 }
 
 fn start(config: &EalConfig, argv: Vec<CString>) -> Result<(), Error> {
-    if !log::install(config.log_sink) {
+    if !log::install(config.log_level, config.log_sink) {
         log::to_stderr(
             LogLevel::Warning,
             "its messages cannot be caught and go to standard output",

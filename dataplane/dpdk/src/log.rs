@@ -56,14 +56,30 @@ pub(crate) fn to_stderr(level: LogLevel, text: &str) {
 /// Messages kept for errors to quote.
 const KEPT: usize = 64;
 
+/// Messages of DPDK that look like faults and are none here; they pass as [`LogLevel::Debug`].
+const HARMLESS: &[&str] = &[
+    // One hugepage size without free pages, while another has them. Where all lack, EAL says more.
+    "hugepages reported on node",
+    // Tap wants a queueing discipline for flow rules, which are not used.
+    "Specified qdisc kind is unknown",
+    "Could not add multiq qdisc",
+    "failed to create multiq qdisc",
+    "Disabling rte flow support",
+    // Tap and memif tell secondary processes, of which there are none.
+    "to secondary",
+    "Failed to register mp action",
+];
+
 struct Log {
     sink: LogSink,
+    level: LogLevel,
     next: u64,
     kept: VecDeque<(u64, LogLevel, String)>,
 }
 
 static LOG: Mutex<Log> = Mutex::new(Log {
     sink: to_stderr,
+    level: LogLevel::Warning,
     next: 0,
     kept: VecDeque::new(),
 });
@@ -77,10 +93,12 @@ impl Mark {
     pub(crate) const START: Mark = Mark(0);
 }
 
-/// Redirects DPDK's log here. False where the C library could not make the stream: DPDK then logs as
+/// Redirects DPDK's log here, and what is of `level` or graver to `sink`. False where the C library could not make the stream: DPDK then logs as
 /// it always does.
-pub(crate) fn install(sink: LogSink) -> bool {
-    LOG.lock().unwrap_or_else(PoisonError::into_inner).sink = sink;
+pub(crate) fn install(level: LogLevel, sink: LogSink) -> bool {
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    (log.level, log.sink) = (level, sink);
+    drop(log);
     // SAFETY: `write` has the signature that the shim expects, is safe to call from any thread, and is
     // a function, so it lives as long as the stream that keeps it (the process).
     unsafe { dpdk_sys::shim_log_to(Some(write)) == 0 }
@@ -121,6 +139,8 @@ unsafe extern "C" fn write(_: *mut c_void, text: *const c_char, len: usize) -> i
 }
 
 fn record(level: LogLevel, line: &str) {
+    let harmless = HARMLESS.iter().any(|h| line.contains(h));
+    let level = if harmless { LogLevel::Debug } else { level };
     let sink = {
         let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
         if log.kept.len() == KEPT {
@@ -129,7 +149,9 @@ fn record(level: LogLevel, line: &str) {
         let n = log.next;
         log.next += 1;
         log.kept.push_back((n, level, line.to_owned()));
-        log.sink
+        (level <= log.level).then_some(log.sink)
     };
-    sink(level, line);
+    if let Some(sink) = sink {
+        sink(level, line);
+    }
 }

@@ -4,4 +4,5 @@
 
 pub mod pcap;
 pub mod restore;
+pub mod scenario;
 pub mod vectors;

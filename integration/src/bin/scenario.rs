@@ -1,0 +1,102 @@
+//! `scenario FILE…`, `scenario all`, `scenario demo`: runs scenarios in network namespaces and judges
+//! them. Exit status 0 if all expectations are met, 1 if not, 2 if one could not be carried out.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use crem_integration::scenario::{
+    Context, Failure, Programs, Scenario, check, demo, print, remove_leftovers, run_all_modes, save,
+};
+use crem_rawsock::StopFlag;
+
+/// Runs scenarios of two hosts, two gateways and a WAN.
+#[derive(Parser)]
+struct Arguments {
+    /// Scenario files; `all` for every file of the folder, `demo` for the demonstration.
+    #[arg(required = true)]
+    what: Vec<String>,
+    /// Folder that `all` means.
+    #[arg(long, default_value = "integration/scenarios")]
+    scenarios: PathBuf,
+    /// Where results and logs go.
+    #[arg(long, default_value = "target/results")]
+    results: PathBuf,
+    /// The gateway program, if not the one beside this program.
+    #[arg(long)]
+    gateway: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match go(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("scenario: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn go(arguments: &Arguments) -> Result<bool, Failure> {
+    let mut programs = Programs::beside_this()?;
+    if let Some(gateway) = &arguments.gateway {
+        programs.gateway.clone_from(gateway);
+    }
+    remove_leftovers();
+    let stop = StopFlag::install()?;
+    let context = Context {
+        programs,
+        results: arguments.results.clone(),
+        stop,
+    };
+    let mut all_ok = true;
+    let mut summary = Vec::new();
+    for what in &arguments.what {
+        if what == "demo" {
+            all_ok &= demo(&context)?;
+            continue;
+        }
+        for file in files(what, &arguments.scenarios)? {
+            let (name, ok) = one(&context, &file)?;
+            all_ok &= ok;
+            summary.push(format!("  {} {name}", if ok { "ok  " } else { "FAIL" }));
+        }
+    }
+    if summary.len() > 1 {
+        println!("\nscenarios\n{}", summary.join("\n"));
+    }
+    Ok(all_ok)
+}
+
+fn one(context: &Context, file: &Path) -> Result<(String, bool), Failure> {
+    let scenario = Scenario::load(file)?;
+    println!("\n{}: {}", scenario.name, scenario.about);
+    let mut outcome =
+        run_all_modes(context, &scenario).map_err(|e| format!("{}: {e}", scenario.name))?;
+    outcome.findings = check(&scenario, &outcome);
+    print(&outcome);
+    save(&outcome, &context.results)?;
+    Ok((scenario.name, outcome.ok()))
+}
+
+/// The scenario files that a word means. The demonstration is not among `all`.
+fn files(what: &str, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if what != "all" {
+        return Ok(vec![PathBuf::from(what)]);
+    }
+    let entries =
+        std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+        .filter(|path| path.file_stem().is_some_and(|stem| stem != "demo"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(format!("no scenarios in {}", folder.display()).into());
+    }
+    Ok(files)
+}

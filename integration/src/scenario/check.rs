@@ -1,0 +1,311 @@
+//! Judging the runs of a scenario by its expectations.
+
+use serde::{Deserialize, Serialize};
+
+use super::report::{FlowReport, Outcome, RunReport};
+use super::spec::{Flow, Gateways, Scenario};
+
+/// One expectation and whether it was met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Met.
+    pub ok: bool,
+    /// What was expected and what was seen.
+    pub what: String,
+}
+
+impl Finding {
+    pub(crate) fn new(ok: bool, what: String) -> Self {
+        Self { ok, what }
+    }
+}
+
+/// All findings about the runs of a scenario.
+pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for run in &outcome.runs {
+        sound(scenario, run, &mut found);
+    }
+    if let Some(run) = outcome.run("protected") {
+        protection(scenario, run, &mut found);
+        if let Some(passthrough) = outcome.run("passthrough") {
+            found.push(resent(scenario, passthrough, run));
+        }
+        tcp(scenario, run, &mut found);
+    }
+    if let (Some(within), Some(run)) = (scenario.expect.formula_within, outcome.run("bare")) {
+        for (flow, report) in scenario.flow.iter().zip(&run.flows) {
+            found.push(formula(scenario, flow, report, within));
+        }
+    }
+    found
+}
+
+/// What holds in every run, protected or not.
+fn sound(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
+    let mode = &run.mode;
+    let done = !run.given_up && run.flows.iter().all(|flow| flow.requester.completed);
+    found.push(Finding::new(done, format!("{mode}: every flow completed")));
+    let wrong = run.bytes_wrong();
+    found.push(Finding::new(
+        wrong == 0,
+        format!("{mode}: bytes wrong {wrong}"),
+    ));
+    let odd: u64 = run
+        .flows
+        .iter()
+        .map(|f| f.requester.protocol_errors + f.responder.protocol_errors)
+        .sum();
+    found.push(Finding::new(
+        odd == 0,
+        format!("{mode}: packets out of place in a flow {odd}"),
+    ));
+    let dropped = own_losses(run);
+    found.push(Finding::new(
+        dropped == 0,
+        format!("{mode}: frames the test programs lost {dropped}"),
+    ));
+    let missed = run.capture_drops;
+    found.push(Finding::new(
+        missed == 0,
+        format!("{mode}: frames the captures missed {missed}"),
+    ));
+    let foreign = run.a_to_b.foreign + run.b_to_a.foreign;
+    found.push(Finding::new(
+        foreign == 0,
+        format!("{mode}: frames delivered that equal none that was sent {foreign}"),
+    ));
+    let leaked = run.crem_at_hosts;
+    found.push(Finding::new(
+        leaked == 0,
+        format!("{mode}: CREM messages at a host {leaked}"),
+    ));
+    if scenario.event.is_empty() {
+        let gone = run.a_to_b.vanished + run.b_to_a.vanished;
+        found.push(Finding::new(
+            gone == 0,
+            format!("{mode}: source packets gone that the WAN did not lose {gone}"),
+        ));
+    }
+}
+
+/// Frames that the test programs' own sockets lost.
+fn own_losses(run: &RunReport) -> u64 {
+    let ends = run
+        .flows
+        .iter()
+        .flat_map(|flow| [&flow.requester, &flow.responder]);
+    let peers: u64 = ends.map(|end| end.kernel_drops + end.send_refused).sum();
+    let ways = [&run.wan.a_to_b, &run.wan.b_to_a];
+    peers
+        + ways
+            .iter()
+            .map(|way| way.kernel_drops + way.send_refused)
+            .sum::<u64>()
+}
+
+fn protection(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
+    let expect = &scenario.expect;
+    for (index, (flow, report)) in scenario.flow.iter().zip(&run.flows).enumerate() {
+        found.push(state(index, flow, report));
+        if !scenario.event.is_empty() {
+            let limit = expect.protected_again_ms;
+            let again = report.protected_again_ms;
+            found.push(Finding::new(
+                again.is_some_and(|ms| ms <= limit),
+                format!("flow {index} protected again after {again:?} ms, at most {limit}"),
+            ));
+        }
+    }
+    let lost = run.a_to_b.new_sources_lost + run.b_to_a.new_sources_lost;
+    let restored = run.a_to_b.restored_exactly + run.b_to_a.restored_exactly;
+    let share = if lost == 0 {
+        0.0
+    } else {
+        restored as f64 / lost as f64
+    };
+    found.push(Finding::new(
+        share >= expect.restored_share,
+        format!(
+            "restored exactly {restored} of {lost} lost source packets, {:.1} %, at least {:.0} %",
+            100.0 * share,
+            100.0 * expect.restored_share
+        ),
+    ));
+}
+
+fn state(index: usize, flow: &Flow, report: &FlowReport) -> Finding {
+    match &flow.unprotected {
+        None => Finding::new(
+            report.protected,
+            format!(
+                "flow {index} protected after {:?} ms (states {:?}, reasons {:?})",
+                report.protected_after_ms, report.states, report.reasons
+            ),
+        ),
+        Some(reason) => Finding::new(
+            !report.protected && report.reasons.contains(reason),
+            format!(
+                "flow {index} not protected, {reason}: reasons {:?}",
+                report.reasons
+            ),
+        ),
+    }
+}
+
+fn resent(scenario: &Scenario, passthrough: &RunReport, run: &RunReport) -> Finding {
+    let (without, with) = (passthrough.resent(), run.resent());
+    let limit = scenario.expect.resent_share;
+    // Runs with a duration move different amounts: compare by what arrived.
+    let moved = |run: &RunReport| {
+        run.flows
+            .iter()
+            .map(|flow| flow.requester.octets)
+            .sum::<u64>()
+            .max(1) as f64
+    };
+    let share = (with as f64 / moved(run)) / (without.max(1) as f64 / moved(passthrough));
+    Finding::new(
+        without > 0 && share <= limit,
+        format!(
+            "transport retransmissions {with} against {without} in passthrough, {:.1} % for the same octets, at most {:.0} %",
+            100.0 * share,
+            100.0 * limit
+        ),
+    )
+}
+
+fn tcp(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
+    if !scenario.expect.inband_tcp_closed {
+        return;
+    }
+    let answers = run.inband_ping == Some(true);
+    found.push(Finding::new(
+        answers,
+        format!("in-band address answers ping: {answers}"),
+    ));
+    let (open, tried) = (&run.inband_open_ports, run.inband_tried_ports);
+    found.push(Finding::new(
+        open.as_ref().is_some_and(Vec::is_empty),
+        format!("in-band address: TCP ports that accept, of {tried} tried: {open:?}"),
+    ));
+}
+
+/// Packets a second at the flow's rate.
+pub(crate) fn packet_rate(scenario: &Scenario, flow: &Flow) -> f64 {
+    // Ethernet 14, UDP 8, BTH 12, ICRC 4, and preamble, FCS and gap 24.
+    let octets = u64::from(flow.rdma_mtu) + scenario.family.header() + 14 + 8 + 12 + 4 + 24;
+    flow.rate_mbit as f64 * 1e6 / (8.0 * octets as f64)
+}
+
+/// Share of the rate that go-back-N gets: each loss costs a round-trip time of packets.
+pub(crate) fn go_back_n_share(loss: f64, packets_in_rtt: f64) -> f64 {
+    (1.0 - loss) / (1.0 - loss + loss * packets_in_rtt)
+}
+
+/// What go-back-N should give a WRITE or SEND flow, in Mbit/s.
+pub(crate) fn formula_mbit(scenario: &Scenario, flow: &Flow) -> f64 {
+    let rate = packet_rate(scenario, flow);
+    let in_rtt = rate * scenario.rtt_us() as f64 / 1e6;
+    let share = go_back_n_share(scenario.wan.a_to_b.loss.mean(), in_rtt);
+    share * rate * f64::from(flow.rdma_mtu) * 8.0 / 1e6
+}
+
+fn formula(scenario: &Scenario, flow: &Flow, report: &FlowReport, within: f64) -> Finding {
+    let (expected, seen) = (formula_mbit(scenario, flow), report.requester.goodput_mbit);
+    Finding::new(
+        (seen / expected - 1.0).abs() <= within,
+        format!(
+            "bare goodput {seen:.1} Mbit/s, go-back-N formula {expected:.1}, within {:.0} %",
+            100.0 * within
+        ),
+    )
+}
+
+impl Scenario {
+    /// Whether gateways take part.
+    pub fn has_gateways(&self) -> bool {
+        self.gateways == Gateways::Pair
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn formula_matches_hand_arithmetic() {
+        assert!((go_back_n_share(0.01, 459.0) - 0.99 / 5.58).abs() < 1e-9);
+        assert!((go_back_n_share(0.0, 459.0) - 1.0).abs() < 1e-9);
+    }
+
+    fn protected(lost: u64, restored: u64) -> RunReport {
+        let mut run = RunReport {
+            mode: "protected".into(),
+            ..RunReport::default()
+        };
+        run.a_to_b.new_sources_lost = lost;
+        run.a_to_b.restored_exactly = restored;
+        let mut flow = FlowReport {
+            protected: true,
+            ..FlowReport::default()
+        };
+        flow.requester.completed = true;
+        flow.requester.octets = 1_000;
+        flow.requester.packets_resent = 5;
+        run.flows.push(flow);
+        run
+    }
+
+    fn judge(protected: RunReport) -> Vec<String> {
+        let scenario = Scenario::parse(
+            "name = \"x\"\nabout = \"y\"\n[wan.a_to_b.loss]\nuniform = 0.01\n[[flow]]\nrate_mbit = 9\n[expect]\nprotection = true",
+        );
+        let mut passthrough = RunReport {
+            mode: "passthrough".into(),
+            ..RunReport::default()
+        };
+        let mut flow = FlowReport::default();
+        flow.requester.completed = true;
+        flow.requester.octets = 1_000;
+        flow.requester.packets_resent = 100;
+        passthrough.flows.push(flow);
+        let runs = vec![passthrough, protected];
+        let outcome = Outcome {
+            name: "x".into(),
+            runs,
+            findings: Vec::new(),
+        };
+        check(&scenario.unwrap(), &outcome)
+            .into_iter()
+            .filter(|f| !f.ok)
+            .map(|f| f.what)
+            .collect()
+    }
+
+    #[test]
+    fn a_good_run_passes_and_each_fault_is_found() {
+        assert_eq!(judge(protected(100, 95)), Vec::<String>::new());
+        assert_eq!(judge(protected(100, 89)).len(), 1);
+        assert_eq!(
+            judge(protected(0, 0)).len(),
+            1,
+            "nothing lost shows nothing"
+        );
+        let with = |change: fn(&mut RunReport)| {
+            let mut run = protected(100, 95);
+            change(&mut run);
+            judge(run).len()
+        };
+        assert_eq!(with(|r| r.flows[0].protected = false), 1);
+        assert_eq!(with(|r| r.flows[0].requester.packets_resent = 21), 1);
+        assert_eq!(with(|r| r.flows[0].responder.bytes_wrong = 1), 1);
+        assert_eq!(with(|r| r.flows[0].requester.completed = false), 1);
+        assert_eq!(with(|r| r.a_to_b.foreign = 1), 1);
+        assert_eq!(with(|r| r.a_to_b.vanished = 1), 1);
+        assert_eq!(with(|r| r.capture_drops = 1), 1);
+        assert_eq!(with(|r| r.crem_at_hosts = 1), 1);
+        assert_eq!(with(|r| r.wan.b_to_a.kernel_drops = 1), 1);
+    }
+}

@@ -1,0 +1,229 @@
+//! A gateway process: its two files, starting, crashing and restarting it, and asking it for counters
+//! and flows.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crem_api::client::Client;
+use crem_api::state::{Counters, Flow as FlowState, SegmentCounters};
+use toml::{Table, Value};
+
+use super::Failure;
+use super::process::{Process, Programs};
+use super::run::Mode;
+use super::spec::{Host, Scenario, inband};
+use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
+
+/// Id of the one segment.
+const SEGMENT: &str = "wan";
+/// Time to come up: DPDK initialises its memory.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// Time for an answer on the status socket.
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+
+/// A gateway of the pair.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    /// Which one.
+    pub(crate) host: Host,
+    folder: PathBuf,
+    socket: PathBuf,
+    process: Option<Process>,
+    /// Processor time of processes that were killed.
+    earlier_cpu: f64,
+    starts: u32,
+}
+
+impl Gateway {
+    /// Writes the files of a gateway; it is not started yet.
+    pub(crate) fn prepare(
+        scenario: &Scenario,
+        host: Host,
+        mode: Mode,
+        folder: &Path,
+    ) -> Result<Self, Failure> {
+        let gateway = Self {
+            host,
+            folder: folder.to_owned(),
+            socket: socket_path(host),
+            process: None,
+            earlier_cpu: 0.0,
+            starts: 0,
+        };
+        std::fs::write(
+            gateway.document(),
+            document(scenario, host, mode).to_string(),
+        )?;
+        std::fs::write(gateway.bootstrap(), gateway.bootstrap_table().to_string())?;
+        Ok(gateway)
+    }
+
+    fn name(&self) -> &'static str {
+        if self.host == Host::A { "gwA" } else { "gwB" }
+    }
+
+    fn document(&self) -> PathBuf {
+        self.folder.join(format!("{}.toml", self.name()))
+    }
+
+    fn bootstrap(&self) -> PathBuf {
+        self.folder.join(format!("{}-bootstrap.toml", self.name()))
+    }
+
+    fn bootstrap_table(&self) -> Table {
+        let mut table = Table::new();
+        table.insert("socket".into(), self.socket.display().to_string().into());
+        table
+    }
+
+    /// Starts the process and waits until it forwards.
+    pub(crate) fn start(&mut self, world: &Topology, programs: &Programs) -> Result<(), Failure> {
+        let mut command = world.command(Place::Gateway(self.host), &programs.gateway);
+        command.arg("dataplane");
+        command.arg("--config").arg(self.bootstrap());
+        command.arg("--document").arg(self.document());
+        let mut process = Process::start(command, self.name(), &self.folder)?;
+        process.wait_ready(START_LIMIT)?;
+        self.process = Some(process);
+        self.starts += 1;
+        Ok(())
+    }
+
+    /// Ends the process as a crash would.
+    pub(crate) fn crash(&mut self) -> Result<(), Failure> {
+        let mut process = self.process.take().ok_or("the gateway is not running")?;
+        process.crash()?;
+        self.earlier_cpu += process.cpu_seconds();
+        Ok(())
+    }
+
+    /// Fails if the process ended by itself.
+    pub(crate) fn check_alive(&mut self) -> Result<(), Failure> {
+        let name = self.name();
+        let Some(process) = &mut self.process else {
+            return Ok(());
+        };
+        match process.ended()? {
+            Some(status) => {
+                Err(format!("{name} ended by itself ({status}){}", process.tail()).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The flows it knows; empty while it is down.
+    pub(crate) fn flows(&self) -> Vec<FlowState> {
+        self.ask(Client::flows)
+            .map(|flows| flows.flows)
+            .unwrap_or_default()
+    }
+
+    /// Its counters since its last start.
+    pub(crate) fn counters(&self) -> Option<SegmentCounters> {
+        let counters: Counters = self.ask(Client::counters)?;
+        counters.segments.get(SEGMENT).cloned()
+    }
+
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&mut Client) -> Result<T, crem_api::client::ClientError>,
+    ) -> Option<T> {
+        self.process.as_ref()?;
+        let mut client = Client::connect(&self.socket, ANSWER_LIMIT).ok()?;
+        question(&mut client).ok()
+    }
+
+    /// Ends it in order; an exit status other than 0 is an error.
+    pub(crate) fn stop(&mut self) -> Result<f64, Failure> {
+        let name = self.name();
+        if let Some(process) = &mut self.process {
+            let status = process.stop()?;
+            if !status.success() {
+                return Err(format!("{name} ended with {status}{}", process.tail()).into());
+            }
+        }
+        let last = self
+            .process
+            .take()
+            .map_or(0.0, |process| process.cpu_seconds());
+        Ok(self.earlier_cpu + last)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // The process goes first; a socket that is not there is as good.
+        self.process = None;
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+/// Short, since a socket's path has little room.
+fn socket_path(host: Host) -> PathBuf {
+    let side = if host == Host::A { 'a' } else { 'b' };
+    std::env::temp_dir().join(format!("crem-sc-{}-{side}.sock", std::process::id()))
+}
+
+fn document(scenario: &Scenario, host: Host, mode: Mode) -> Table {
+    let other = host.other();
+    let mut segment = Table::new();
+    let mode = if mode.is_active() {
+        "active"
+    } else {
+        "passthrough"
+    };
+    segment.insert("mode".into(), mode.into());
+    segment.insert("crem_port".into(), i64::from(scenario.wan.crem_port).into());
+    segment.insert("path_mtu".into(), i64::from(scenario.mtu).into());
+    segment.insert("lan".into(), table("interface", LAN_INTERFACE.into()));
+    segment.insert("wan".into(), table("interface", WAN_INTERFACE.into()));
+    let family = scenario.family;
+    segment.insert(
+        "served".into(),
+        table(&family.prefix(host), Table::new().into()),
+    );
+    let peer = table("address", inband(other).to_string().into());
+    segment.insert("peers".into(), table(&family.prefix(other), peer));
+    segment.insert(
+        "inband".into(),
+        table("address", with_bits(inband(host)).into()),
+    );
+    segment.insert("policy".into(), scenario.policy.clone().into());
+    segment.insert("limits".into(), scenario.limits.clone().into());
+    let mut document = Table::new();
+    document.insert("version".into(), 1.into());
+    document.insert("segments".into(), table(SEGMENT, segment.into()));
+    document
+}
+
+fn with_bits(address: IpAddr) -> String {
+    format!("{address}/16")
+}
+
+/// A table of one key.
+fn table(key: &str, value: Value) -> Value {
+    let mut table = Table::new();
+    table.insert(key.to_owned(), value);
+    table.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn documents_are_legal() {
+        for text in super::super::demo::texts() {
+            let scenario = Scenario::parse(text).unwrap();
+            for host in [Host::A, Host::B] {
+                for mode in [Mode::Passthrough, Mode::Active] {
+                    let text = document(&scenario, host, mode).to_string();
+                    let read = crem_api::parse(&text, crem_api::Syntax::Toml);
+                    assert!(read.is_ok(), "{text}\n{read:?}");
+                }
+            }
+        }
+    }
+}

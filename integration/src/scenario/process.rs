@@ -1,0 +1,205 @@
+//! The programs that take part: where they are, starting them in a namespace, waiting for `ready`,
+//! ending them, and what processor time they took.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::Failure;
+
+/// Time to end after SIGTERM before SIGKILL.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Paths of the programs.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `crem-gateway`.
+    pub gateway: PathBuf,
+    /// `wan`.
+    pub wan: PathBuf,
+    /// `rdma-peer`.
+    pub peer: PathBuf,
+}
+
+impl Programs {
+    /// Programs beside this one, unless `CREM_GATEWAY_BIN` names another gateway.
+    ///
+    /// # Errors
+    /// The path of this program is unknown.
+    pub fn beside_this() -> Result<Self, Failure> {
+        let own = std::env::current_exe()?;
+        let folder = own.parent().unwrap_or(Path::new("."));
+        let gateway = std::env::var_os("CREM_GATEWAY_BIN");
+        Ok(Self {
+            gateway: gateway.map_or_else(|| folder.join("crem-gateway"), PathBuf::from),
+            wan: folder.join("wan"),
+            peer: folder.join("rdma-peer"),
+        })
+    }
+
+    /// Checks that they are there.
+    pub(crate) fn check(&self, with_gateway: bool) -> Result<(), Failure> {
+        let mut needed = vec![&self.wan, &self.peer];
+        if with_gateway {
+            needed.push(&self.gateway);
+        }
+        match needed.into_iter().find(|path| !path.exists()) {
+            Some(path) => Err(format!("{} is missing: build it first", path.display()).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A started program. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    lines: Receiver<String>,
+    log: PathBuf,
+    ticks: u64,
+}
+
+impl Process {
+    /// Starts a command; its standard error goes to `NAME.log` in `folder`.
+    pub(crate) fn start(mut command: Command, name: &str, folder: &Path) -> Result<Self, Failure> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::options().create(true).append(true).open(&log)?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .spawn()
+            .map_err(|error| format!("{name}: {error}"))?;
+        let (sender, lines) = channel();
+        if let Some(out) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(out).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            lines,
+            log,
+            ticks: 0,
+        })
+    }
+
+    /// Waits for the line `ready`.
+    pub(crate) fn wait_ready(&mut self, limit: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + limit;
+        loop {
+            match self
+                .lines
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                Ok(line) if line.trim() == "ready" => return Ok(()),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(
+                        format!("{} was not ready in {limit:?}{}", self.name, self.tail()).into(),
+                    );
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait()?;
+                    return Err(format!("{} ended ({status}){}", self.name, self.tail()).into());
+                }
+            }
+        }
+    }
+
+    /// Whether it has ended, and how.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>, Failure> {
+        self.note_time();
+        Ok(self.child.try_wait()?)
+    }
+
+    /// SIGKILL, as a crash.
+    pub(crate) fn crash(&mut self) -> Result<(), Failure> {
+        self.note_time();
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM, then waits. Tells how it ended.
+    pub(crate) fn stop(&mut self) -> Result<ExitStatus, Failure> {
+        self.note_time();
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        self.signal(Signal::SIGTERM);
+        let end = Instant::now() + GRACE;
+        while Instant::now() < end {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        Err(format!("{} did not end in {GRACE:?} after SIGTERM", self.name).into())
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            // Gone already is as good.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+
+    /// Processor time so far.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        self.ticks as f64 / 100.0
+    }
+
+    /// User and system time from `/proc`; the kernel's unit is 1/100 s everywhere.
+    fn note_time(&mut self) {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let Ok(text) = std::fs::read_to_string(path) else {
+            return;
+        };
+        // Behind the last parenthesis: state is field 3, utime 14, stime 15.
+        let fields: Vec<&str> = text
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        let field = |at: usize| fields.get(at).and_then(|f| f.parse().ok()).unwrap_or(0u64);
+        self.ticks = self.ticks.max(field(11) + field(12));
+    }
+
+    /// The end of its log, for an error message.
+    pub(crate) fn tail(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines
+            .get(lines.len().saturating_sub(8)..)
+            .unwrap_or_default();
+        if last.is_empty() {
+            String::new()
+        } else {
+            format!("\n  {}", last.join("\n  "))
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it is gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,342 @@
+//! The scenario file.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use crem_wan::Config as WanConfig;
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+
+/// A scenario.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Short name; the file of the result is called so.
+    pub name: String,
+    /// What it shows, one line.
+    pub about: String,
+    /// What stands between hosts and WAN.
+    #[serde(default)]
+    pub gateways: Gateways,
+    /// IP family of the hosts.
+    #[serde(default)]
+    pub family: Family,
+    /// MTU of every interface.
+    #[serde(default = "default_mtu")]
+    pub mtu: u16,
+    /// Seconds after which a run is given up.
+    #[serde(default = "default_limit")]
+    pub limit_s: u64,
+    /// The WAN.
+    pub wan: WanConfig,
+    /// At least one connection.
+    pub flow: Vec<Flow>,
+    /// Keys for `policy` in the document of both gateways.
+    #[serde(default)]
+    pub policy: toml::Table,
+    /// Keys for `limits` in the document of both gateways.
+    #[serde(default)]
+    pub limits: toml::Table,
+    /// What happens while the flows run.
+    #[serde(default)]
+    pub event: Vec<Event>,
+    /// What has to hold.
+    #[serde(default)]
+    pub expect: Expect,
+}
+
+/// What stands between hosts and WAN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gateways {
+    /// A gateway at either end.
+    #[default]
+    Pair,
+    /// Nothing: hosts on the WAN.
+    None,
+}
+
+/// IP family of the hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// IPv4.
+    #[default]
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// A host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Host {
+    /// At side A.
+    #[default]
+    A,
+    /// At side B.
+    B,
+}
+
+impl Host {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
+/// What a requester does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// RDMA WRITE.
+    #[default]
+    Write,
+    /// SEND.
+    Send,
+    /// RDMA READ.
+    Read,
+}
+
+impl Operation {
+    /// As `rdma-peer` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Send => "send",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// A connection between the hosts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// Operation.
+    #[serde(default)]
+    pub operation: Operation,
+    /// Where the requester is.
+    #[serde(default)]
+    pub requester: Host,
+    /// Path MTU.
+    #[serde(default = "default_rdma_mtu")]
+    pub rdma_mtu: u16,
+    /// Octets a message.
+    #[serde(default = "default_message")]
+    pub message: u32,
+    /// Messages to move; else messages start during `seconds`.
+    pub messages: Option<u64>,
+    /// See `messages`.
+    #[serde(default = "default_seconds")]
+    pub seconds: f64,
+    /// Sending rate in Mbit/s on the wire.
+    pub rate_mbit: u64,
+    /// Resend single packets.
+    #[serde(default)]
+    pub selective_repeat: bool,
+    /// The name of the reason that a gateway gives, if this flow is not meant to be protected.
+    pub unprotected: Option<String>,
+}
+
+/// Something that happens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// Milliseconds after the requesters started.
+    pub at_ms: u64,
+    /// Gateway to end with SIGKILL.
+    pub kill: Host,
+    /// Milliseconds until it is started again.
+    pub restart_after_ms: u64,
+}
+
+/// What has to hold.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Expect {
+    /// Protection is claimed: all rules about it apply, and the run is compared with passthrough.
+    pub protection: bool,
+    /// Least share of lost source packets that reach the far host all the same.
+    pub restored_share: f64,
+    /// Most transport retransmissions, as a share of those in passthrough.
+    pub resent_share: f64,
+    /// Why `resent_share` cannot be compared in this scenario; it is then not.
+    pub resent_not_compared: Option<String>,
+    /// Milliseconds after a restarted gateway forwards again until every flow is protected again.
+    pub protected_again_ms: u64,
+    /// With `gateways = "none"`: how far goodput may be from the go-back-N formula, as a share of it.
+    pub formula_within: Option<f64>,
+    /// No TCP port of the near gateway's in-band address may accept a connection from host A.
+    pub inband_tcp_closed: bool,
+}
+
+impl Default for Expect {
+    fn default() -> Self {
+        Self {
+            protection: false,
+            restored_share: 0.9,
+            resent_share: 0.2,
+            resent_not_compared: None,
+            protected_again_ms: 3_000,
+            formula_within: None,
+            inband_tcp_closed: false,
+        }
+    }
+}
+
+fn default_mtu() -> u16 {
+    4_400
+}
+fn default_limit() -> u64 {
+    90
+}
+fn default_rdma_mtu() -> u16 {
+    1_024
+}
+fn default_message() -> u32 {
+    65_536
+}
+fn default_seconds() -> f64 {
+    4.0
+}
+
+/// Least loss of a scenario that claims protection.
+const MIN_LOSS: f64 = 0.01;
+
+impl Scenario {
+    /// Reads a scenario file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no scenario, or contradicts itself.
+    pub fn load(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Self::parse(&text).map_err(|e| format!("{}: {e}", path.display()).into())
+    }
+
+    /// Reads a scenario from text.
+    ///
+    /// # Errors
+    /// It is no scenario or contradicts itself.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let scenario: Self = toml::from_str(text)?;
+        let problems = scenario.problems();
+        if problems.is_empty() {
+            Ok(scenario)
+        } else {
+            Err(problems.join("; ").into())
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut found = self.wan.problems();
+        if self.flow.is_empty() {
+            found.push("no [[flow]]".to_owned());
+        }
+        if self.expect.protection && self.gateways == Gateways::None {
+            found.push("protection without gateways".to_owned());
+        }
+        let data = |flow: &Flow| {
+            let from = match flow.operation {
+                Operation::Read => flow.requester.other(),
+                _ => flow.requester,
+            };
+            if from == Host::A {
+                &self.wan.a_to_b
+            } else {
+                &self.wan.b_to_a
+            }
+        };
+        let short = self
+            .flow
+            .iter()
+            .any(|flow| data(flow).loss.mean() < MIN_LOSS);
+        if self.expect.protection && short {
+            found.push(format!(
+                "protection is shown at a loss of {MIN_LOSS} or more only"
+            ));
+        }
+        if self.event.iter().any(|_| self.gateways == Gateways::None) {
+            found.push("events without gateways".to_owned());
+        }
+        found
+    }
+
+    /// Round-trip time of the WAN in microseconds, without queues.
+    pub fn rtt_us(&self) -> u64 {
+        self.wan.a_to_b.delay_us + self.wan.b_to_a.delay_us
+    }
+}
+
+impl Family {
+    /// Address of a host.
+    pub fn host(self, host: Host) -> IpAddr {
+        let side = if host == Host::A { 1 } else { 2 };
+        match self {
+            Self::Ipv4 => [10, 77, side, 1].into(),
+            Self::Ipv6 => [0xfd77, 0, 0, u16::from(side), 0, 0, 0, 1].into(),
+        }
+    }
+
+    /// Prefix of the hosts of a side.
+    pub fn prefix(self, host: Host) -> String {
+        let side = if host == Host::A { 1 } else { 2 };
+        match self {
+            Self::Ipv4 => format!("10.77.{side}.0/24"),
+            Self::Ipv6 => format!("fd77:0:0:{side}::/64"),
+        }
+    }
+
+    /// Prefix length of the link that all share.
+    pub fn link_bits(self) -> u8 {
+        match self {
+            Self::Ipv4 => 16,
+            Self::Ipv6 => 32,
+        }
+    }
+}
+
+/// In-band address of a gateway.
+pub(crate) fn inband(host: Host) -> IpAddr {
+    let side = if host == Host::A { 1 } else { 2 };
+    [10, 77, 0, side].into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const MINIMAL: &str = r#"
+        name = "x"
+        about = "y"
+        [wan.a_to_b]
+        loss = { uniform = 0.02 }
+        [[flow]]
+        rate_mbit = 10
+        messages = 3
+    "#;
+
+    #[test]
+    fn protection_needs_loss() {
+        let good = format!("{MINIMAL}\n[expect]\nprotection = true\n");
+        assert!(Scenario::parse(&good).unwrap().expect.protection);
+        let error = Scenario::parse(&good.replace("0.02", "0.005")).unwrap_err();
+        assert!(error.to_string().contains("0.01"), "{error}");
+        let read = good.replace("messages = 3", "messages = 3\noperation = \"read\"");
+        assert!(
+            Scenario::parse(&read).is_err(),
+            "READ data flows the other way"
+        );
+    }
+
+    #[test]
+    fn unknown_keys_are_errors() {
+        assert!(Scenario::parse(&MINIMAL.replace("messages", "mesages")).is_err());
+        assert!(Scenario::parse(MINIMAL).is_ok());
+    }
+}

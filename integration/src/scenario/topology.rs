@@ -1,0 +1,250 @@
+//! Network namespaces and the links between them, by `ip` and `ethtool`; everything is removed when the
+//! value is dropped, and what earlier runs that crashed left is removed at the start of a program.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::Failure;
+use super::spec::{Family, Gateways, Host, Scenario, inband};
+
+/// Start of every namespace's name; the process id of the scenario follows.
+const PREFIX: &str = "crem-sc-";
+/// Where `ip` keeps namespaces.
+const NETNS: &str = "/var/run/netns";
+
+/// A place that programs run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A host.
+    Host(Host),
+    /// A gateway.
+    Gateway(Host),
+    /// The WAN.
+    Wan,
+}
+
+impl Place {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Host(Host::A) => "hostA",
+            Self::Host(Host::B) => "hostB",
+            Self::Gateway(Host::A) => "gwA",
+            Self::Gateway(Host::B) => "gwB",
+            Self::Wan => "wan",
+        }
+    }
+}
+
+/// The world of one run.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    base: String,
+    made: Vec<Place>,
+}
+
+/// Name of the hosts' interface.
+pub(crate) const HOST_INTERFACE: &str = "h0";
+/// Names of a gateway's interfaces.
+pub(crate) const LAN_INTERFACE: &str = "lan0";
+/// See [`LAN_INTERFACE`].
+pub(crate) const WAN_INTERFACE: &str = "wan0";
+/// Names of the WAN's interfaces, side A and side B.
+pub(crate) const WAN_SIDES: [&str; 2] = ["wa", "wb"];
+
+impl Topology {
+    /// Builds namespaces and links. `tag` tells the runs of one process apart.
+    pub(crate) fn build(scenario: &Scenario, tag: &str) -> Result<Self, Failure> {
+        let base = format!("{PREFIX}{}-{tag}-", std::process::id());
+        let mut world = Self {
+            base,
+            made: Vec::new(),
+        };
+        let (a, b) = (Place::Host(Host::A), Place::Host(Host::B));
+        for place in [a, b, Place::Wan] {
+            world.add(place)?;
+        }
+        let [side_a, side_b] = WAN_SIDES;
+        if scenario.gateways == Gateways::Pair {
+            for (host, side) in [(Host::A, side_a), (Host::B, side_b)] {
+                let gateway = Place::Gateway(host);
+                world.add(gateway)?;
+                world.link(
+                    scenario,
+                    Place::Host(host),
+                    HOST_INTERFACE,
+                    gateway,
+                    LAN_INTERFACE,
+                )?;
+                world.link(scenario, gateway, WAN_INTERFACE, Place::Wan, side)?;
+            }
+        } else {
+            world.link(scenario, a, HOST_INTERFACE, Place::Wan, side_a)?;
+            world.link(scenario, b, HOST_INTERFACE, Place::Wan, side_b)?;
+        }
+        world.address(scenario.family, Host::A)?;
+        world.address(scenario.family, Host::B)?;
+        Ok(world)
+    }
+
+    /// Name of a place's namespace.
+    pub(crate) fn name(&self, place: Place) -> String {
+        format!("{}{}", self.base, place.suffix())
+    }
+
+    /// Path of a place's namespace.
+    pub(crate) fn path(&self, place: Place) -> std::path::PathBuf {
+        Path::new(NETNS).join(self.name(place))
+    }
+
+    /// A command in a place's namespace; it ends when this thread ends.
+    pub(crate) fn command(&self, place: Place, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(place)]);
+        command.args(["setpriv", "--pdeathsig", "KILL"]);
+        command.arg(program);
+        command
+    }
+
+    fn add(&mut self, place: Place) -> Result<(), Failure> {
+        let name = self.name(place);
+        ip(&["netns", "add", &name])?;
+        self.made.push(place);
+        ip(&["-n", &name, "link", "set", "lo", "up"])
+    }
+
+    fn link(
+        &self,
+        scenario: &Scenario,
+        left: Place,
+        left_name: &str,
+        right: Place,
+        right_name: &str,
+    ) -> Result<(), Failure> {
+        let (left_ns, right_ns) = (self.name(left), self.name(right));
+        ip(&[
+            "link", "add", left_name, "netns", &left_ns, "type", "veth", "peer", "name",
+            right_name, "netns", &right_ns,
+        ])?;
+        for (place, name) in [(left, left_name), (right, right_name)] {
+            self.set_up(scenario, place, name)?;
+        }
+        Ok(())
+    }
+
+    /// MTU, no offloads, and no IPv6 of the kernel's own where it would chatter.
+    fn set_up(&self, scenario: &Scenario, place: Place, name: &str) -> Result<(), Failure> {
+        let ns = self.name(place);
+        let own = matches!(place, Place::Host(_)) && scenario.family == Family::Ipv6;
+        let key = format!("net.ipv6.conf.{name}.disable_ipv6={}", u8::from(!own));
+        ip(&["netns", "exec", &ns, "sysctl", "-qw", &key])?;
+        if own {
+            let key = format!("net.ipv6.conf.{name}.accept_dad=0");
+            ip(&["netns", "exec", &ns, "sysctl", "-qw", &key])?;
+        }
+        if let Place::Host(host) = place {
+            ip(&["-n", &ns, "link", "set", name, "address", &mac(host)])?;
+        }
+        ip(&[
+            "-n",
+            &ns,
+            "link",
+            "set",
+            name,
+            "mtu",
+            &scenario.mtu.to_string(),
+            "up",
+        ])?;
+        // With checksum offload the kernel would send frames whose checksums nobody fills in.
+        ip(&[
+            "netns", "exec", &ns, "ethtool", "-K", name, "tx", "off", "gso", "off", "gro", "off",
+        ])
+    }
+
+    fn address(&self, family: Family, host: Host) -> Result<(), Failure> {
+        let ns = self.name(Place::Host(host));
+        let own = format!("{}/{}", family.host(host), family.link_bits());
+        ip(&["-n", &ns, "address", "add", &own, "dev", HOST_INTERFACE])?;
+        if family == Family::Ipv6 {
+            // The in-band addresses are IPv4: so that they can be tried from the hosts.
+            let four = format!("{}/{}", Family::Ipv4.host(host), Family::Ipv4.link_bits());
+            ip(&["-n", &ns, "address", "add", &four, "dev", HOST_INTERFACE])?;
+        }
+        Ok(())
+    }
+
+    /// Whether host A reaches an address.
+    pub(crate) fn ping(&self, target: std::net::IpAddr, wait_s: u32) -> bool {
+        let mut command = self.command(Place::Host(Host::A), Path::new("ping"));
+        command.args([
+            "-q",
+            "-c",
+            "1",
+            "-W",
+            &wait_s.to_string(),
+            &target.to_string(),
+        ]);
+        command.output().is_ok_and(|out| out.status.success())
+    }
+
+    /// Whether host A reaches the in-band address of its gateway.
+    pub(crate) fn ping_inband(&self, wait_s: u32) -> bool {
+        self.ping(inband(Host::A), wait_s)
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        for place in &self.made {
+            if let Err(error) = ip(&["netns", "delete", &self.name(*place)]) {
+                eprintln!("scenario: {error}");
+            }
+        }
+    }
+}
+
+/// Ethernet address of a host.
+pub(crate) fn mac(host: Host) -> String {
+    format!("02:77:00:00:00:0{}", if host == Host::A { 1 } else { 2 })
+}
+
+/// Runs `ip` and reports what it says if it fails.
+fn ip(arguments: &[&str]) -> Result<(), Failure> {
+    let out = Command::new("ip")
+        .args(arguments)
+        .output()
+        .map_err(|e| format!("ip: {e}"))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    Err(format!("ip {}: {}", arguments.join(" "), said.trim()).into())
+}
+
+/// Removes namespaces of scenario processes that are gone, with what still runs in them.
+pub fn remove_leftovers() {
+    let Ok(entries) = std::fs::read_dir(NETNS) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(owner) = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('-').next())
+        else {
+            continue;
+        };
+        if Path::new("/proc").join(owner).exists() {
+            continue;
+        }
+        eprintln!("scenario: removing {name}, left by process {owner}");
+        if let Ok(out) = Command::new("ip").args(["netns", "pids", &name]).output() {
+            for pid in String::from_utf8_lossy(&out.stdout).split_whitespace() {
+                // Gone already is as good.
+                let _ = Command::new("kill").args(["-KILL", pid]).status();
+            }
+        }
+        if let Err(error) = ip(&["netns", "delete", &name]) {
+            eprintln!("scenario: {error}");
+        }
+    }
+}

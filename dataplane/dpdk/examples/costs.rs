@@ -41,12 +41,14 @@ fn run() -> Result<(), Error> {
         Ok("nohuge") => Memory::NoHuge { mb: 64 },
         _ => Memory::Auto { mb: 64 },
     };
+    let start = Instant::now();
     let eal = Eal::init(EalConfig {
         memory,
         vdevs,
         ..EalConfig::default()
     })?;
-    println!("{}, {:?}", crem_dpdk::dpdk_version(), eal.memory());
+    let (took, version) = (start.elapsed().as_millis(), crem_dpdk::dpdk_version());
+    println!("{version}, {:?}, EAL started in {took} ms", eal.memory());
     let room = vdev::af_packet_room(MTU);
     let pool = eal.mempool(&MempoolConfig {
         name: "costs",

@@ -155,3 +155,29 @@ fn record(level: LogLevel, line: &str) {
         sink(level, line);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_quote_what_was_said_since_and_what_matters() {
+        record(LogLevel::Error, "before");
+        let here = mark();
+        record(LogLevel::Info, "progress");
+        record(
+            LogLevel::Error,
+            "tap: Failed to send start req to secondary 95",
+        );
+        record(LogLevel::Error, "the cause");
+        assert_eq!(since(here).to_string(), "; DPDK said: the cause");
+        for i in 0..2 * KEPT {
+            record(LogLevel::Debug, &i.to_string());
+        }
+        assert_eq!(
+            since(here),
+            DpdkLog::default(),
+            "only so many lines are kept"
+        );
+    }
+}

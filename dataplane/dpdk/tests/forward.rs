@@ -27,14 +27,17 @@ impl Net {
         if !try_ip(&format!("netns add {}", net.middle)) {
             return None;
         }
+        // No router solicitations of the interfaces themselves.
+        let quiet = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
+        let status = Command::new("ip")
+            .args(["netns", "exec", &net.middle, "sh", "-c", quiet])
+            .status();
+        assert!(status.is_ok_and(|s| s.success()), "{quiet}");
         for (i, host) in net.hosts.iter().enumerate() {
             ip(&format!("netns add {host}"));
             let m = &net.middle;
             ip(&format!(
                 "-n {m} link add g{i} mtu 4200 type veth peer name eth0 netns {host}"
-            ));
-            ip(&format!(
-                "netns exec {m} sysctl -qw net.ipv6.conf.g{i}.disable_ipv6=1"
             ));
             ip(&format!("-n {m} link set g{i} up"));
             ip(&format!("-n {host} link set eth0 mtu 4200 up"));

@@ -16,6 +16,8 @@ pub enum Unprotected {
     Negotiating,
     /// The first configuration waits for its acknowledgment.
     AwaitingParameters,
+    /// No peer is configured for its destination and interception is allowed to nobody.
+    NoPeer,
     /// The peer does not answer HELLO for any flow.
     PeerDead,
     /// The peer answers others but not this flow.

@@ -10,6 +10,7 @@ pub mod actions;
 pub mod bucket;
 pub mod config;
 pub mod counters;
+pub mod csf;
 pub mod events;
 #[cfg(feature = "mutate")]
 pub mod mutate;
@@ -17,6 +18,7 @@ pub mod mutate;
 mod mutate;
 pub mod packet;
 pub mod plan;
+pub mod policy;
 pub mod rng;
 pub mod rtt;
 pub mod table;

@@ -1,0 +1,270 @@
+//! The sender function: watches the flows that leave toward the WAN, agrees with the peer on protecting
+//! them, forms blocks, emits repair, answers requests, adapts to reports.
+//!
+//! Sans-IO: frames are references, symbols are slots of the caller, time is an argument. Per packet
+//! `on_burst` costs one comparison with the previous packet's key, a few additions, and for a protected
+//! flow one clone and one drop of a reference; per run of packets of one flow one hash look-up, one
+//! table touch and one peer look-up; per block one code job and one more clone of every reference. None
+//! of it allocates once lists and tables have grown to their working size; all of them are bounded by
+//! [`CoreConfig`].
+
+mod answer;
+mod block;
+mod counters;
+mod flow;
+mod messages;
+mod negotiate;
+mod params;
+mod peers;
+mod repair;
+mod report;
+mod retain;
+mod states;
+mod status;
+mod track;
+mod traffic;
+mod volume;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use counters::CsfCounters;
+pub use flow::FlowCounts;
+pub use states::State;
+pub use status::FlowStatus;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use crem_wire::FlowId;
+use crem_wire::crem::registry::CloseReason;
+use hashbrown::HashMap;
+
+use self::flow::{Flow, Io, Shared};
+use self::negotiate::Cause;
+use self::peers::Peers;
+use self::retain::Retention;
+use self::states::Input;
+use crate::actions::{Actions, Transmit};
+use crate::bucket::TimeBucket;
+use crate::config::{CoreConfig, Mode};
+use crate::events::{Event, EventQueue, Unprotected};
+use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
+use crate::rng::Rng;
+use crate::table::{BoundedTable, Class};
+use crate::time::{Duration, Instant};
+use crate::timer::Timers;
+
+/// HELLO tokens that can be saved up: a hundredth of a second's worth, at least this.
+const HELLO_BURST_MIN: u32 = 16;
+/// A timer never fires twice within this, whatever is due.
+const TIMER_STEP: Duration = Duration::from_micros(1);
+
+/// The sender function for the flows of one worker.
+#[derive(Debug)]
+pub struct Csf<B> {
+    flows: BoundedTable<StreamKey, Flow<B>>,
+    sh: Shared<B>,
+}
+
+impl<B: PktBuf> Csf<B> {
+    /// A sender function without flows. `seed` determines every random choice.
+    pub fn new(cfg: CoreConfig, seed: [u8; 32]) -> Self {
+        let csf = &cfg.csf;
+        Self {
+            flows: BoundedTable::new(csf.max_flows),
+            sh: Shared {
+                peers: Peers::new(csf.max_peers),
+                by_id: HashMap::new(),
+                by_nonce: HashMap::new(),
+                descriptors: HashMap::new(),
+                hello_bucket: hello_bucket(&cfg, Instant(0)),
+                retained: Retention::new(csf),
+                timers: Timers::default(),
+                rng: Rng::new(seed),
+                counters: CsfCounters::default(),
+                events: EventQueue::new(cfg.max_events),
+                outbox: VecDeque::new(),
+                ranges: Vec::new(),
+                cfg,
+            },
+        }
+    }
+
+    /// Takes another configuration. Bounds of tables and retention hold from now on, limits and
+    /// policy for what is negotiated from now on; passthrough closes every flow.
+    pub fn set_config(&mut self, now: Instant, cfg: CoreConfig) {
+        if cfg.mode == Mode::Passthrough {
+            self.close_all(CloseReason::Normal);
+        }
+        self.sh.hello_bucket = hello_bucket(&cfg, now);
+        self.sh.retained.set_limits(&cfg.csf);
+        self.sh.cfg = cfg;
+    }
+
+    /// Takes packets that the caller has forwarded already, in their order.
+    pub fn on_burst(&mut self, now: Instant, burst: &[Desc<B>], actions: &mut Actions<B>) {
+        self.sh.counters.packets += burst.len() as u64;
+        if self.sh.cfg.mode == Mode::Passthrough {
+            self.sh.counters.passthrough += burst.len() as u64;
+            return;
+        }
+        for run in burst.chunk_by(|a, b| a.key == b.key) {
+            let Some(first) = run.first() else { continue };
+            if first.key.space == PsnSpace::Responses && !self.sh.cfg.responses {
+                self.sh.counters.responses_ignored += run.len() as u64;
+                continue;
+            }
+            match self.flow_of(first.key, now) {
+                Some(slot) => self.on_run(slot, run, now, actions),
+                None => self.sh.counters.flows_no_room += run.len() as u64,
+            }
+        }
+    }
+
+    fn flow_of(&mut self, key: StreamKey, now: Instant) -> Option<u32> {
+        if let Some(slot) = self.flows.slot(&key) {
+            self.flows.touch(slot);
+            return Some(slot);
+        }
+        if self.flows.is_full() {
+            // Only merely observed flows make room: new keys must not push out protected ones.
+            let victim = self.flows.oldest(Class::Candidate)?;
+            self.sh.counters.flows_evicted += 1;
+            let cause = Cause::Close(Unprotected::TableFull, CloseReason::ResourcesExhausted);
+            self.with_flow(victim, |flow, sh| flow.step(Input::Off, cause, sh, now));
+        }
+        // A flow knows its slot, which the table assigns.
+        let slot = self
+            .flows
+            .insert(key, Flow::new(0, key, &self.sh.cfg))
+            .ok()?;
+        if let Some(flow) = self.flows.get_mut(slot) {
+            flow.slot = slot;
+        }
+        Some(slot)
+    }
+
+    fn on_run(&mut self, slot: u32, run: &[Desc<B>], now: Instant, actions: &mut Actions<B>) {
+        self.with_flow(slot, |flow, sh| {
+            flow.on_run(run, &mut Io { sh, actions, now })
+        });
+    }
+
+    /// Runs `f` on a flow, then sees to its timer and its class, and removes it if it is done with.
+    fn with_flow<R>(
+        &mut self,
+        slot: u32,
+        f: impl FnOnce(&mut Flow<B>, &mut Shared<B>) -> R,
+    ) -> Option<R> {
+        let flow = self.flows.get_mut(slot)?;
+        let before = flow.deadline_shape();
+        let result = f(flow, &mut self.sh);
+        if flow.doomed {
+            self.flows.remove(slot);
+            return Some(result);
+        }
+        let after = flow.deadline_shape();
+        if before != after || self.sh.timers.get(slot).is_none() {
+            flow.arm(&mut self.sh);
+            let pinned = flow.state.hello_out() || flow.state.is_bound();
+            let class = if pinned {
+                Class::Pinned
+            } else {
+                Class::Candidate
+            };
+            self.flows.set_class(slot, class);
+        }
+        Some(result)
+    }
+
+    /// Serves everything that is due.
+    pub fn on_timeout(&mut self, now: Instant, actions: &mut Actions<B>) {
+        while let Some(slot) = self.sh.timers.pop_due(now) {
+            self.with_flow(slot, |flow, sh| flow.on_timer(&mut Io { sh, actions, now }));
+            if self.sh.timers.get(slot).is_some_and(|at| at <= now) {
+                self.sh.timers.set(slot, now + TIMER_STEP);
+            }
+        }
+    }
+
+    /// When `on_timeout` is to be called next.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.sh.timers.next()
+    }
+
+    /// Takes the next message to send. REPAIR is not among them: it goes through [`Actions::emit`].
+    pub fn poll_transmit(&mut self) -> Option<Transmit<B>> {
+        self.sh.outbox.pop_front()
+    }
+
+    /// Takes the oldest event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.sh.events.pop()
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> CsfCounters {
+        let mut counters = self.sh.counters;
+        counters.retain_evicted += self.sh.retained.evicted;
+        counters.events_dropped = self.sh.events.dropped;
+        counters
+    }
+
+    /// Packets and octets held by reference for later repair.
+    pub fn retained(&self) -> (u32, u64) {
+        (self.sh.retained.packets(), self.sh.retained.octets())
+    }
+
+    /// Gives up the oldest retained blocks until `packets` references are back, as far as there are
+    /// any; returns how many. For a caller whose buffers run short.
+    pub fn give_up(&mut self, packets: u32) -> u32 {
+        self.sh.retained.give_up(packets)
+    }
+
+    /// Whether this Flow ID is bound toward that peer here. The CRF on this side must not assign it to
+    /// the same peer (AMB-CLOSEPAIR).
+    pub fn uses(&self, peer: SocketAddr, id: FlowId) -> bool {
+        self.sh.by_id.contains_key(&(peer, id))
+    }
+
+    /// A valid message came from a peer in its role as sender, for flows of `host`: a peer taken for
+    /// dead is tried again at once (AMB-SCALE).
+    pub fn peer_alive(&mut self, from: SocketAddr, host: Option<IpAddr>) {
+        let Shared {
+            peers, events, cfg, ..
+        } = &mut self.sh;
+        peers.alive(from, host, cfg.crem_port, |target| {
+            events.push(Event::PeerAlive(target))
+        });
+    }
+
+    /// Ends every flow: CLOSE with this reason where bound.
+    pub fn close_all(&mut self, reason: CloseReason) {
+        for slot in 0..self.flows.slots() {
+            let cause = Cause::Close(Unprotected::Off, reason);
+            self.with_flow(slot, |flow, sh| {
+                flow.step(Input::Off, cause, sh, Instant(0))
+            });
+        }
+    }
+
+    /// The state of every flow, in no particular order.
+    pub fn flows(&self) -> impl Iterator<Item = FlowStatus> {
+        self.flows
+            .iter()
+            .map(|(_, _, flow)| status::of(flow, &self.sh))
+    }
+}
+
+fn hello_bucket(cfg: &CoreConfig, now: Instant) -> TimeBucket {
+    let rate = cfg.csf.hello_rate;
+    let depth = if rate == 0 {
+        0
+    } else {
+        (rate / 100).max(HELLO_BURST_MIN)
+    };
+    TimeBucket::new(rate, depth, now)
+}

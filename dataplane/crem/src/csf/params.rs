@@ -1,0 +1,449 @@
+//! Configurations of one flow and their synchronization: Config IDs, PARAM_UPDATE with its Effective
+//! PSN, its retransmission, and which configuration a block starts with. What configuration is wanted
+//! is decided in `report.rs` and `negotiate.rs`.
+
+use crem_wire::crem::ParamUpdate;
+use crem_wire::{ConfigId, FlowId, Psn};
+
+use crate::plan;
+use crate::time::{Duration, Instant};
+
+/// PARAM_UPDATEs sent before the flow is given up.
+const ATTEMPTS: u8 = 8;
+/// Smallest retransmission timeout.
+const MIN_RTO: Duration = Duration::from_millis(1);
+/// An Effective PSN lies at most this far ahead (AMB-EFFPSN).
+const MAX_AHEAD: u32 = 1 << 22;
+/// Config IDs not reused for a while after a refusal.
+const REFUSED_IDS: usize = 4;
+
+/// What a block is coded with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Config {
+    pub(super) id: ConfigId,
+    pub(super) scheme: u8,
+    pub(super) k: u8,
+    pub(super) m: u8,
+    pub(super) t: u16,
+}
+
+/// A configuration without its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shape {
+    pub(super) scheme: u8,
+    pub(super) k: u8,
+    pub(super) m: u8,
+    pub(super) t: u16,
+}
+
+impl Config {
+    pub(super) fn shape(&self) -> Shape {
+        Shape {
+            scheme: self.scheme,
+            k: self.k,
+            m: self.m,
+            t: self.t,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    config: Config,
+    effective: Psn,
+    sent: u8,
+    first_sent: Instant,
+    next_at: Instant,
+    rto: Duration,
+    acked: Option<Instant>,
+}
+
+/// What a PARAM_ACK or a timeout means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Acked {
+    /// Not for the pending configuration, or for one acknowledged before.
+    Unmatched,
+    /// Accepted; with the round-trip time if only one PARAM_UPDATE was sent.
+    Accepted(Option<Duration>),
+    /// Refused with this status.
+    Refused(u8),
+}
+
+/// What the retransmission timer asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Retry {
+    /// Nothing yet.
+    Wait,
+    /// Send this.
+    Send(ParamUpdate),
+    /// Eight attempts were unanswered.
+    GiveUp,
+}
+
+/// Where the flow is and how fast it goes: what an Effective PSN is chosen by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// PSN after the highest.
+    pub(super) next: Psn,
+    /// Positions per second.
+    pub(super) rate: u64,
+    /// Smoothed round-trip time.
+    pub(super) srtt: Duration,
+}
+
+impl Pace {
+    /// Positions that pass in one SRTT, at least 1.
+    fn ahead(&self) -> u32 {
+        let positions = u128::from(self.rate) * self.srtt.as_nanos() / 1_000_000_000;
+        u32::try_from(positions)
+            .unwrap_or(MAX_AHEAD)
+            .clamp(1, MAX_AHEAD)
+    }
+
+    fn effective(&self) -> Psn {
+        self.next.add(self.ahead() as i32)
+    }
+}
+
+/// The configurations of one flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Params {
+    active: Option<Config>,
+    pending: Option<Pending>,
+    last_id: u8,
+    refused: [Option<(u8, Instant)>; REFUSED_IDS],
+    last_change: Option<Instant>,
+    /// The first configuration was already tried smaller.
+    pub(super) smaller_tried: bool,
+}
+
+impl Params {
+    pub(super) fn new() -> Self {
+        Self {
+            active: None,
+            pending: None,
+            last_id: 0,
+            refused: [None; REFUSED_IDS],
+            last_change: None,
+            smaller_tried: false,
+        }
+    }
+
+    /// The configuration that blocks start with now.
+    pub(super) fn active(&self) -> Option<Config> {
+        self.active
+    }
+
+    /// Whether a configuration waits for its acknowledgment or its Effective PSN.
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Forgets a configuration that is not in force yet.
+    pub(super) fn drop_pending(&mut self) {
+        self.pending = None;
+    }
+
+    /// Announces a configuration. A change counts against the hysteresis, the first one does not.
+    pub(super) fn announce(
+        &mut self,
+        flow: FlowId,
+        shape: Shape,
+        pace: Pace,
+        now: Instant,
+    ) -> ParamUpdate {
+        let Shape { scheme, k, m, t } = shape;
+        let config = Config {
+            id: self.free_id(now, pace.srtt),
+            scheme,
+            k,
+            m,
+            t,
+        };
+        self.last_id = config.id.0;
+        if self.active.is_some() {
+            self.last_change = Some(now);
+        }
+        let rto = (pace.srtt * 2).max(MIN_RTO);
+        let effective = pace.effective();
+        self.pending = Some(Pending {
+            config,
+            effective,
+            sent: 1,
+            first_sent: now,
+            next_at: now + rto,
+            rto,
+            acked: None,
+        });
+        message(flow, &config, effective)
+    }
+
+    /// Last ID plus one, over those in use or refused less than two SRTT ago (AMB-CFGID). IDs of older
+    /// blocks cannot come up: changes are at least `change_spacing` apart.
+    fn free_id(&self, now: Instant, srtt: Duration) -> ConfigId {
+        let taken = |id: u8| {
+            self.active.is_some_and(|c| c.id.0 == id)
+                || self.pending.is_some_and(|p| p.config.id.0 == id)
+                || self
+                    .refused
+                    .iter()
+                    .flatten()
+                    .any(|(r, at)| *r == id && now.since(*at) < srtt * 2)
+        };
+        let mut id = self.last_id.wrapping_add(1);
+        while taken(id) {
+            id = id.wrapping_add(1);
+        }
+        ConfigId(id)
+    }
+
+    /// Whether a further configuration may be announced: none is pending, and the last change is two
+    /// SRTT ago, or, where blocks are kept much longer than that, long enough ago that an ID cannot
+    /// come round to a kept block.
+    pub(super) fn may_change(&self, now: Instant, srtt: Duration, keep: Duration) -> bool {
+        let spacing = (srtt * 2).max(keep / 100);
+        self.pending.is_none() && self.last_change.is_none_or(|at| now.since(at) >= spacing)
+    }
+
+    /// Takes a PARAM_ACK.
+    pub(super) fn on_ack(&mut self, id: ConfigId, status: u8, now: Instant) -> Acked {
+        let Some(pending) = self
+            .pending
+            .as_mut()
+            .filter(|p| p.config.id == id && p.acked.is_none())
+        else {
+            return Acked::Unmatched;
+        };
+        if status == 0 {
+            pending.acked = Some(now);
+            let unambiguous = pending.sent == 1;
+            return Acked::Accepted(unambiguous.then(|| now.since(pending.first_sent)));
+        }
+        self.refused.rotate_right(1);
+        self.refused[0] = Some((id.0, now));
+        self.pending = None;
+        Acked::Refused(status)
+    }
+
+    /// When the retransmission timer is due.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.pending
+            .filter(|p| p.acked.is_none())
+            .map(|p| p.next_at)
+    }
+
+    /// Serves the retransmission timer: sends at 0, 1, 3, … 127 RTO, gives up at 255 (AMB-PUTIMEOUT).
+    /// A passed Effective PSN is replaced by a later one (AMB-EFFRESEND).
+    pub(super) fn on_timer(&mut self, flow: FlowId, pace: Pace, now: Instant) -> Retry {
+        let Some(pending) = self
+            .pending
+            .as_mut()
+            .filter(|p| p.acked.is_none() && p.next_at <= now)
+        else {
+            return Retry::Wait;
+        };
+        if pending.sent >= ATTEMPTS {
+            return Retry::GiveUp;
+        }
+        if pace.next.distance_from(pending.effective) > 0 {
+            pending.effective = pace.effective();
+        }
+        pending.next_at = now + pending.rto * (1 << pending.sent);
+        pending.sent += 1;
+        Retry::Send(message(flow, &pending.config, pending.effective))
+    }
+
+    /// The configuration for a block that starts at `start`, if one is in force. Puts an acknowledged
+    /// one in force once its Effective PSN is reached, and says so.
+    pub(super) fn for_block(&mut self, start: Psn) -> Option<(Config, bool)> {
+        let due = self
+            .pending
+            .filter(|p| plan::may_use(start, p.effective, p.acked.is_some()));
+        if let Some(pending) = due {
+            self.active = Some(pending.config);
+            self.pending = None;
+        }
+        self.active.map(|config| (config, due.is_some()))
+    }
+
+    /// Whether an acknowledged configuration waits for an Effective PSN that the flow, slower than it
+    /// was when it was chosen, will not reach soon.
+    pub(super) fn is_stalled(&self, pace: Pace, now: Instant) -> bool {
+        self.pending.is_some_and(|p| {
+            let left = p.effective.distance_from(pace.next);
+            p.acked.is_some_and(|at| now.since(at) > pace.srtt * 2)
+                && left > 0
+                && left as u32 > pace.ahead().saturating_mul(2)
+        })
+    }
+}
+
+fn message(flow: FlowId, config: &Config, effective: Psn) -> ParamUpdate {
+    ParamUpdate {
+        flow,
+        config: config.id,
+        scheme: config.scheme,
+        k: config.k,
+        m: config.m,
+        t: config.t,
+        effective,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use alloc::vec::Vec;
+
+    const MS: Duration = Duration::from_millis(1);
+    const SHAPE: Shape = Shape {
+        scheme: 1,
+        k: 32,
+        m: 2,
+        t: 1062,
+    };
+
+    fn flow() -> FlowId {
+        FlowId::new(7).unwrap()
+    }
+
+    fn pace(next: u32, rate: u64, srtt: Duration) -> Pace {
+        Pace {
+            next: Psn::new(next),
+            rate,
+            srtt,
+        }
+    }
+
+    #[test]
+    fn sends_at_the_doubling_timeout_and_gives_up_at_255() {
+        for (srtt, rto) in [
+            (MS / 2, MS),
+            (2 * MS, 4 * MS),
+            (Duration::from_micros(12_500), 25 * MS),
+        ] {
+            let mut params = Params::new();
+            params.announce(flow(), SHAPE, pace(0, 0, srtt), Instant(0));
+            let mut sent = Vec::from([Instant(0)]);
+            let give_up = loop {
+                let at = params.next_at().unwrap();
+                assert_eq!(
+                    params.on_timer(flow(), pace(0, 0, srtt), at - Duration::from_nanos(1)),
+                    Retry::Wait
+                );
+                match params.on_timer(flow(), pace(0, 0, srtt), at) {
+                    Retry::Send(_) => sent.push(at),
+                    Retry::GiveUp => break at,
+                    Retry::Wait => panic!("due"),
+                }
+            };
+            let expected: Vec<_> = [0, 1, 3, 7, 15, 31, 63, 127]
+                .into_iter()
+                .map(|n| Instant(0) + rto * n)
+                .collect();
+            assert_eq!(sent, expected);
+            assert_eq!(give_up, Instant(0) + rto * 255);
+        }
+    }
+
+    #[test]
+    fn effective_psn_is_one_srtt_ahead_and_moves_only_when_passed() {
+        let mut params = Params::new();
+        let first = params.announce(
+            flow(),
+            SHAPE,
+            pace(0xff_fff0, 1_000_000, 20 * MS),
+            Instant(0),
+        );
+        assert_eq!(first.effective, Psn::new(0xff_fff0).add(20_000));
+        let at = params.next_at().unwrap();
+        let Retry::Send(again) = params.on_timer(flow(), pace(10_000, 1_000_000, 20 * MS), at)
+        else {
+            panic!("must send")
+        };
+        assert_eq!(
+            (again.config, again.effective),
+            (first.config, first.effective)
+        );
+        let at = params.next_at().unwrap();
+        let Retry::Send(later) = params.on_timer(flow(), pace(60_000, 1_000_000, 20 * MS), at)
+        else {
+            panic!("must send")
+        };
+        assert_eq!(
+            (later.config, later.effective),
+            (first.config, Psn::new(80_000))
+        );
+        // A rate beyond reason is clamped.
+        let far = Params::new().announce(flow(), SHAPE, pace(0, u64::MAX, 20 * MS), Instant(0));
+        assert_eq!(far.effective, Psn::new(1 << 22));
+    }
+
+    #[test]
+    fn used_only_after_ack_and_from_the_effective_psn_on() {
+        let mut params = Params::new();
+        let update = params.announce(flow(), SHAPE, pace(100, 0, MS), Instant(0));
+        assert_eq!(update.effective, Psn::new(101));
+        assert_eq!(params.for_block(Psn::new(200)), None);
+        assert_eq!(params.on_ack(ConfigId(99), 0, Instant(1)), Acked::Unmatched);
+        let rtt = Duration::from_nanos(5);
+        assert_eq!(
+            params.on_ack(update.config, 0, Instant(5)),
+            Acked::Accepted(Some(rtt))
+        );
+        assert_eq!(
+            params.on_ack(update.config, 0, Instant(6)),
+            Acked::Unmatched
+        );
+        assert_eq!(params.for_block(Psn::new(100)), None);
+        assert!(matches!(params.for_block(Psn::new(101)), Some((_, true))));
+        assert!(matches!(params.for_block(Psn::new(102)), Some((_, false))));
+    }
+
+    #[test]
+    fn a_repeated_update_gives_no_sample() {
+        let mut params = Params::new();
+        let update = params.announce(flow(), SHAPE, pace(0, 0, MS), Instant(0));
+        let at = params.next_at().unwrap();
+        assert!(matches!(
+            params.on_timer(flow(), pace(0, 0, MS), at),
+            Retry::Send(_)
+        ));
+        assert_eq!(params.on_ack(update.config, 0, at), Acked::Accepted(None));
+    }
+
+    #[test]
+    fn refusal_keeps_the_old_and_does_not_reuse_the_id() {
+        let mut params = Params::new();
+        let first = params.announce(flow(), SHAPE, pace(0, 0, MS), Instant(0));
+        params.on_ack(first.config, 0, Instant(1));
+        params.for_block(Psn::new(1));
+        let second = params.announce(flow(), SHAPE, pace(1, 0, MS), Instant(2));
+        assert_ne!(second.config, first.config);
+        assert!(!params.may_change(Instant(3), MS, MS));
+        assert_eq!(
+            params.on_ack(second.config, 3, Instant(3)),
+            Acked::Refused(3)
+        );
+        assert_eq!(params.active().unwrap().id, first.config);
+        params.last_id = second.config.0.wrapping_sub(1);
+        let third = params.announce(flow(), SHAPE, pace(1, 0, MS), Instant(4));
+        assert_ne!(third.config, second.config);
+    }
+
+    #[test]
+    fn ids_wrap_over_those_in_use() {
+        let mut params = Params::new();
+        let mut now = Instant(0);
+        for _ in 0..600 {
+            let before = params.active().map(|c| c.id);
+            now = now + 10 * MS;
+            let update = params.announce(flow(), SHAPE, pace(0, 0, MS), now);
+            assert_ne!(Some(update.config), before);
+            params.on_ack(update.config, 0, now);
+            params.for_block(Psn::new(1));
+            assert_eq!(params.active().unwrap().id, update.config);
+        }
+    }
+}

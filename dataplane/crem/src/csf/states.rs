@@ -1,0 +1,317 @@
+//! The negotiation of one flow as a table: for every state and every input the next state and what has
+//! to be done. Nothing is done here.
+
+/// Where a flow stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// Too few packets so far.
+    Observing,
+    /// Waits for the HELLO pacing, or for a dead peer.
+    Queued,
+    /// HELLO is out.
+    Hello,
+    /// Bound; the first configuration is out.
+    Params,
+    /// A configuration is acknowledged.
+    Active,
+    /// Bound, but no reports come: redundancy is off, a new HELLO waits for its turn.
+    SilentQueued,
+    /// As before, and the new HELLO is out.
+    SilentHello,
+    /// Refused or closed; tries again later.
+    HeldOff,
+}
+
+/// What can happen to a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Input {
+    /// It has shown enough new packets.
+    Threshold,
+    /// Pacing and peer allow a HELLO.
+    Grant,
+    /// A HELLO_ACK with usable limits.
+    Ack,
+    /// A HELLO_ACK with limits of no use.
+    AckUnusable,
+    /// Eight HELLOs unanswered, and the peer answers nobody.
+    NoAnswer,
+    /// Eight HELLOs unanswered, but the peer answers others.
+    Refused,
+    /// PARAM_ACK: accepted.
+    Accepted,
+    /// PARAM_ACK: refused for size or resources; a smaller one was not yet tried.
+    TooLarge,
+    /// PARAM_ACK: refused otherwise, or again.
+    Rejected,
+    /// Eight PARAM_UPDATEs unanswered.
+    NoParamAck,
+    /// No report for too long while packets flow.
+    Silence,
+    /// A report.
+    Report,
+    /// Silent for so long that the binding is given up.
+    SilenceOver,
+    /// CLOSE from the peer.
+    PeerClose,
+    /// QP reused, PSN jumped, or the RDMA MTU is another.
+    Reset,
+    /// No packets for the idle time.
+    Idle,
+    /// The wait of `HeldOff` is over and packets come.
+    RetryDue,
+    /// Shutdown, passthrough, or evicted.
+    Off,
+}
+
+/// What has to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Effect {
+    /// Nothing.
+    Ignore,
+    /// Take the place in the queue for HELLO.
+    Enqueue,
+    /// Send the first HELLO with a new nonce.
+    SendHello,
+    /// Bind the answer (in place of an older binding) and send the first PARAM_UPDATE.
+    Bind,
+    /// Release the binding just offered with CLOSE 0, and an older one; wait before the next try.
+    CloseOffer,
+    /// Note that this HELLO failed.
+    HelloFailed,
+    /// The first configuration may be used.
+    Activate,
+    /// A further configuration may be used.
+    Switch,
+    /// Try the first configuration once smaller.
+    Smaller,
+    /// Forget the refused configuration, keep the current one.
+    KeepParams,
+    /// CLOSE 2 or 3; wait before the next try.
+    CloseParams,
+    /// Stop redundancy and retransmission.
+    GoSilent,
+    /// Reports are back: go on with the old binding.
+    Resume,
+    /// CLOSE 0 for the silent binding.
+    CloseSilent,
+    /// Drop the binding; wait before the next try.
+    DropBinding,
+    /// CLOSE where bound, forget what was learned, start over.
+    Restart,
+    /// CLOSE where bound, forget the flow.
+    Remove,
+}
+
+impl State {
+    /// All states, in the order of the table's rows.
+    pub const ALL: [Self; 8] = [
+        Self::Observing,
+        Self::Queued,
+        Self::Hello,
+        Self::Params,
+        Self::Active,
+        Self::SilentQueued,
+        Self::SilentHello,
+        Self::HeldOff,
+    ];
+
+    /// Whether a HELLO waits for its answer.
+    pub(super) const fn hello_out(self) -> bool {
+        matches!(self, Self::Hello | Self::SilentHello)
+    }
+
+    /// Whether the flow is bound to a Flow ID.
+    pub(super) const fn is_bound(self) -> bool {
+        matches!(
+            self,
+            Self::Params | Self::Active | Self::SilentQueued | Self::SilentHello
+        )
+    }
+}
+
+type Row = [(State, Effect); 18];
+
+/// Rows in the order of [`State::ALL`], columns in the order of [`Input`].
+#[rustfmt::skip]
+const TABLE: [Row; 8] = {
+    use Effect::{
+        Activate, Bind, CloseOffer, CloseParams, CloseSilent, DropBinding, Enqueue, GoSilent,
+        HelloFailed, Ignore, KeepParams, Remove, Restart, Resume, SendHello, Smaller, Switch,
+    };
+    use State::{Active, HeldOff, Hello, Observing, Params, Queued, SilentHello, SilentQueued};
+    [
+        // Observing
+        [
+            /* Threshold   */ (Queued, Enqueue),
+            /* Grant       */ (Observing, Ignore),
+            /* Ack         */ (Observing, Ignore),
+            /* AckUnusable */ (Observing, Ignore),
+            /* NoAnswer    */ (Observing, Ignore),
+            /* Refused     */ (Observing, Ignore),
+            /* Accepted    */ (Observing, Ignore),
+            /* TooLarge    */ (Observing, Ignore),
+            /* Rejected    */ (Observing, Ignore),
+            /* NoParamAck  */ (Observing, Ignore),
+            /* Silence     */ (Observing, Ignore),
+            /* Report      */ (Observing, Ignore),
+            /* SilenceOver */ (Observing, Ignore),
+            /* PeerClose   */ (Observing, Ignore),
+            /* Reset       */ (Observing, Restart),
+            /* Idle        */ (Observing, Remove),
+            /* RetryDue    */ (Observing, Ignore),
+            /* Off         */ (Observing, Remove),
+        ],
+        // Queued
+        [
+            /* Threshold   */ (Queued, Ignore),
+            /* Grant       */ (Hello, SendHello),
+            /* Ack         */ (Queued, Ignore),
+            /* AckUnusable */ (Queued, Ignore),
+            /* NoAnswer    */ (Queued, Ignore),
+            /* Refused     */ (Queued, Ignore),
+            /* Accepted    */ (Queued, Ignore),
+            /* TooLarge    */ (Queued, Ignore),
+            /* Rejected    */ (Queued, Ignore),
+            /* NoParamAck  */ (Queued, Ignore),
+            /* Silence     */ (Queued, Ignore),
+            /* Report      */ (Queued, Ignore),
+            /* SilenceOver */ (Queued, Ignore),
+            /* PeerClose   */ (Queued, Ignore),
+            /* Reset       */ (Observing, Restart),
+            /* Idle        */ (Observing, Remove),
+            /* RetryDue    */ (Queued, Ignore),
+            /* Off         */ (Observing, Remove),
+        ],
+        // Hello
+        [
+            /* Threshold   */ (Hello, Ignore),
+            /* Grant       */ (Hello, Ignore),
+            /* Ack         */ (Params, Bind),
+            /* AckUnusable */ (HeldOff, CloseOffer),
+            /* NoAnswer    */ (Queued, HelloFailed),
+            /* Refused     */ (HeldOff, HelloFailed),
+            /* Accepted    */ (Hello, Ignore),
+            /* TooLarge    */ (Hello, Ignore),
+            /* Rejected    */ (Hello, Ignore),
+            /* NoParamAck  */ (Hello, Ignore),
+            /* Silence     */ (Hello, Ignore),
+            /* Report      */ (Hello, Ignore),
+            /* SilenceOver */ (Hello, Ignore),
+            /* PeerClose   */ (Hello, Ignore),
+            /* Reset       */ (Observing, Restart),
+            /* Idle        */ (Observing, Remove),
+            /* RetryDue    */ (Hello, Ignore),
+            /* Off         */ (Observing, Remove),
+        ],
+        // Params
+        [
+            /* Threshold   */ (Params, Ignore),
+            /* Grant       */ (Params, Ignore),
+            /* Ack         */ (Params, Ignore),
+            /* AckUnusable */ (Params, Ignore),
+            /* NoAnswer    */ (Params, Ignore),
+            /* Refused     */ (Params, Ignore),
+            /* Accepted    */ (Active, Activate),
+            /* TooLarge    */ (Params, Smaller),
+            /* Rejected    */ (HeldOff, CloseParams),
+            /* NoParamAck  */ (HeldOff, CloseParams),
+            /* Silence     */ (Params, Ignore),
+            /* Report      */ (Params, Ignore),
+            /* SilenceOver */ (Params, Ignore),
+            /* PeerClose   */ (HeldOff, DropBinding),
+            /* Reset       */ (Observing, Restart),
+            /* Idle        */ (Observing, Remove),
+            /* RetryDue    */ (Params, Ignore),
+            /* Off         */ (Observing, Remove),
+        ],
+        // Active
+        [
+            /* Threshold   */ (Active, Ignore),
+            /* Grant       */ (Active, Ignore),
+            /* Ack         */ (Active, Ignore),
+            /* AckUnusable */ (Active, Ignore),
+            /* NoAnswer    */ (Active, Ignore),
+            /* Refused     */ (Active, Ignore),
+            /* Accepted    */ (Active, Switch),
+            /* TooLarge    */ (Active, KeepParams),
+            /* Rejected    */ (Active, KeepParams),
+            /* NoParamAck  */ (HeldOff, CloseParams),
+            /* Silence     */ (SilentQueued, GoSilent),
+            /* Report      */ (Active, Ignore),
+            /* SilenceOver */ (Active, Ignore),
+            /* PeerClose   */ (HeldOff, DropBinding),
+            /* Reset       */ (Observing, Restart),
+            /* Idle        */ (Observing, Remove),
+            /* RetryDue    */ (Active, Ignore),
+            /* Off         */ (Observing, Remove),
+        ],
+        // SilentQueued
+        [
+            /* Threshold   */ (SilentQueued, Ignore),
+            /* Grant       */ (SilentHello, SendHello),
+            /* Ack         */ (SilentQueued, Ignore),
+            /* AckUnusable */ (SilentQueued, Ignore),
+            /* NoAnswer    */ (SilentQueued, Ignore),
+            /* Refused     */ (SilentQueued, Ignore),
+            /* Accepted    */ (SilentQueued, Ignore),
+            /* TooLarge    */ (SilentQueued, Ignore),
+            /* Rejected    */ (SilentQueued, Ignore),
+            /* NoParamAck  */ (SilentQueued, Ignore),
+            /* Silence     */ (SilentQueued, Ignore),
+            /* Report      */ (Active, Resume),
+            /* SilenceOver */ (Queued, CloseSilent),
+            /* PeerClose   */ (HeldOff, DropBinding),
+            /* Reset       */ (Observing, Restart),
+            /* Idle        */ (Observing, Remove),
+            /* RetryDue    */ (SilentQueued, Ignore),
+            /* Off         */ (Observing, Remove),
+        ],
+        // SilentHello
+        [
+            /* Threshold   */ (SilentHello, Ignore),
+            /* Grant       */ (SilentHello, Ignore),
+            /* Ack         */ (Params, Bind),
+            /* AckUnusable */ (HeldOff, CloseOffer),
+            /* NoAnswer    */ (SilentQueued, HelloFailed),
+            /* Refused     */ (SilentQueued, HelloFailed),
+            /* Accepted    */ (SilentHello, Ignore),
+            /* TooLarge    */ (SilentHello, Ignore),
+            /* Rejected    */ (SilentHello, Ignore),
+            /* NoParamAck  */ (SilentHello, Ignore),
+            /* Silence     */ (SilentHello, Ignore),
+            /* Report      */ (Active, Resume),
+            /* SilenceOver */ (Hello, CloseSilent),
+            /* PeerClose   */ (Hello, DropBinding),
+            /* Reset       */ (Observing, Restart),
+            /* Idle        */ (Observing, Remove),
+            /* RetryDue    */ (SilentHello, Ignore),
+            /* Off         */ (Observing, Remove),
+        ],
+        // HeldOff
+        [
+            /* Threshold   */ (HeldOff, Ignore),
+            /* Grant       */ (HeldOff, Ignore),
+            /* Ack         */ (HeldOff, Ignore),
+            /* AckUnusable */ (HeldOff, Ignore),
+            /* NoAnswer    */ (HeldOff, Ignore),
+            /* Refused     */ (HeldOff, Ignore),
+            /* Accepted    */ (HeldOff, Ignore),
+            /* TooLarge    */ (HeldOff, Ignore),
+            /* Rejected    */ (HeldOff, Ignore),
+            /* NoParamAck  */ (HeldOff, Ignore),
+            /* Silence     */ (HeldOff, Ignore),
+            /* Report      */ (HeldOff, Ignore),
+            /* SilenceOver */ (HeldOff, Ignore),
+            /* PeerClose   */ (HeldOff, Ignore),
+            /* Reset       */ (HeldOff, Ignore),
+            /* Idle        */ (Observing, Remove),
+            /* RetryDue    */ (Queued, Enqueue),
+            /* Off         */ (Observing, Remove),
+        ],
+    ]
+};
+
+/// Next state and effect of `input` in `state`.
+pub(super) const fn transition(state: State, input: Input) -> (State, Effect) {
+    TABLE[state as usize][input as usize]
+}

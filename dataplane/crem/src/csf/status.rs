@@ -1,0 +1,66 @@
+//! What can be said of a flow to a person: state, reason, parameters, estimates, counts.
+
+use core::net::SocketAddr;
+use crem_wire::FlowId;
+
+use super::flow::{Flow, FlowCounts, Shared};
+use super::states::State;
+use crate::events::Unprotected;
+use crate::packet::StreamKey;
+use crate::time::Duration;
+
+/// A flow as the sender function sees it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FlowStatus {
+    /// The stream.
+    pub key: StreamKey,
+    /// Its place in the negotiation.
+    pub state: State,
+    /// Why blocks are not coded; `None` while they are.
+    pub unprotected: Option<Unprotected>,
+    /// The peer's address, and the Flow ID there, while bound.
+    pub bound: Option<(SocketAddr, FlowId)>,
+    /// Configured block length, positions; 0 without a configuration.
+    pub k: u8,
+    /// Configured symbols per block.
+    pub m: u8,
+    /// Symbols per block that may be sent now; below `m` while REPAIR messages are being marked.
+    pub m_allowed: u8,
+    /// Symbol length, octets.
+    pub t: u16,
+    /// RDMA MTU announced or to be announced, octets.
+    pub rdma_mtu: u16,
+    /// Estimated loss rate of the path before repair, 0 ..= 1.
+    pub loss: f64,
+    /// Smoothed round-trip time to the peer.
+    pub srtt: Option<Duration>,
+    /// Minimum round-trip time to the peer.
+    pub min_rtt: Option<Duration>,
+    /// Source packets kept for repair.
+    pub retained: u32,
+    /// Counts.
+    pub counts: FlowCounts,
+}
+
+pub(super) fn of<B>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
+    let binding = flow.binding.as_deref();
+    let config = binding.and_then(|b| b.params.active());
+    let (srtt, min_rtt) = flow.rtt(sh);
+    let m = config.map_or(0, |c| c.m);
+    FlowStatus {
+        key: flow.key,
+        state: flow.state,
+        unprotected: (!flow.is_protected()).then_some(flow.reason),
+        bound: binding.map(|b| (b.to, b.id)),
+        k: config.map_or(0, |c| c.k),
+        m,
+        m_allowed: binding.map_or(0, |b| b.reports.allowed(m)),
+        t: config.map_or(0, |c| c.t),
+        rdma_mtu: binding.map_or_else(|| flow.rdma_mtu(sh), |b| b.rdma_mtu),
+        loss: binding.map_or(0.0, |b| b.reports.loss.rate()),
+        srtt,
+        min_rtt,
+        retained: sh.retained.owner_packets(flow.slot),
+        counts: flow.counts,
+    }
+}

@@ -1,0 +1,306 @@
+//! What is observed of a flow whether it is protected or not: its highest PSN, READ spans, rate, RDMA
+//! MTU, DSCP. Pure bookkeeping, no decision about protection.
+
+use crem_wire::Psn;
+
+use crate::packet::Desc;
+use crate::plan;
+use crate::time::{Duration, Instant};
+
+/// A jump of this many PSNs, either way, is another use of the QP (AMB-QPREUSE).
+const REUSE_DISTANCE: i32 = 1 << 22;
+/// DMA Length beyond which a READ is not valid RDMA.
+const MAX_READ: u32 = 1 << 31;
+/// Shortest window of the rate measurement.
+const MIN_WINDOW: Duration = Duration::from_millis(1);
+/// A pause this long is no part of the rate.
+const PAUSE: Duration = Duration::from_millis(100);
+/// XRC opcodes carry these upper bits.
+const XRC: u8 = 0xa0;
+
+/// How a packet relates to what was seen before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    /// A new PSN, `jump` positions beyond the highest (1 if it is the next); of the positions after
+    /// it `absent` belong to the READ that it is.
+    New { jump: u32, absent: u32 },
+    /// At or behind the highest PSN.
+    Behind,
+    /// So far away that the QP must have been reused. It counts as the first packet of the new use.
+    Reused { absent: u32 },
+}
+
+/// Packets per second, smoothed over windows of about one round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct RateMeter {
+    window_start: Option<Instant>,
+    count: u64,
+    per_second: Option<u64>,
+}
+
+impl RateMeter {
+    fn note(&mut self, now: Instant, pause: bool, window: Duration) {
+        let start = match self.window_start {
+            Some(start) if !pause => start,
+            _ => {
+                self.count = 0;
+                self.window_start = Some(now);
+                now
+            }
+        };
+        let elapsed = now.since(start);
+        if elapsed >= window && self.count > 0 {
+            let fresh = per_second(self.count, elapsed);
+            self.per_second = Some(self.per_second.map_or(fresh, |old| (old * 3 + fresh) / 4));
+            self.window_start = Some(now);
+            self.count = 0;
+        }
+        self.count += 1;
+    }
+
+    /// The smoothed rate, or before the first full window what there is of it.
+    fn get(&self, now: Instant) -> u64 {
+        self.per_second.unwrap_or_else(|| {
+            let elapsed = self
+                .window_start
+                .map_or(Duration::ZERO, |start| now.since(start));
+            per_second(self.count, elapsed.max(MIN_WINDOW))
+        })
+    }
+}
+
+fn per_second(count: u64, elapsed: Duration) -> u64 {
+    let nanos = elapsed.as_nanos().max(1);
+    u64::try_from(u128::from(count) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
+}
+
+/// What is known of a flow from its packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Track {
+    highest: Option<Psn>,
+    last_read: Option<(Psn, u32)>,
+    rate: RateMeter,
+    /// New packets since the start or the last reuse of the QP.
+    pub(super) new_packets: u64,
+    /// Time of the last packet.
+    pub(super) last_packet: Instant,
+    /// RDMA MTU learned from FIRST and MIDDLE packets (AMB-RDMAMTU).
+    pub(super) mtu: Option<u16>,
+    /// XRC packets were seen: they carry four octets more.
+    pub(super) xrc: bool,
+    /// DSCP of the last packet.
+    pub(super) dscp: u8,
+}
+
+impl Track {
+    /// Takes a packet in. `mtu` is the RDMA MTU to reckon READ spans with, `window` the span that the
+    /// rate is smoothed over. Constant time.
+    pub(super) fn observe<B>(
+        &mut self,
+        packet: &Desc<B>,
+        mtu: u16,
+        window: Duration,
+        now: Instant,
+    ) -> Seen {
+        let pause = now.since(self.last_packet) > PAUSE;
+        self.last_packet = now;
+        self.dscp = packet.dscp;
+        self.xrc |= packet.opcode & 0xe0 == XRC;
+        if let Some(seen) = packet.mtu_seen.filter(|m| is_rdma_mtu(*m)) {
+            self.mtu = Some(seen);
+        }
+        let seen = self.place(packet.psn);
+        if let Seen::Behind = seen {
+            return seen;
+        }
+        if let Seen::Reused { .. } = seen {
+            self.last_read = None;
+        }
+        let absent = self.absent_after(packet, mtu);
+        self.highest = Some(packet.psn.add(absent as i32));
+        self.rate.note(now, pause, window.max(MIN_WINDOW));
+        match seen {
+            Seen::New { jump, .. } => {
+                self.new_packets += 1;
+                Seen::New { jump, absent }
+            }
+            _ => {
+                self.new_packets = 1;
+                self.mtu = packet.mtu_seen.filter(|m| is_rdma_mtu(*m));
+                Seen::Reused { absent }
+            }
+        }
+    }
+
+    fn place(&self, psn: Psn) -> Seen {
+        let Some(highest) = self.highest else {
+            return Seen::New { jump: 1, absent: 0 };
+        };
+        let distance = psn.distance_from(highest);
+        if distance >= REUSE_DISTANCE || (distance <= -REUSE_DISTANCE && !self.in_last_read(psn)) {
+            Seen::Reused { absent: 0 }
+        } else if distance > 0 {
+            Seen::New {
+                jump: distance as u32,
+                absent: 0,
+            }
+        } else {
+            Seen::Behind
+        }
+    }
+
+    /// A READ may span up to 2^23 PSNs; being re-issued inside it is no reuse of the QP.
+    fn in_last_read(&self, psn: Psn) -> bool {
+        self.last_read.is_some_and(|(start, count)| {
+            psn.get().wrapping_sub(start.get()) & (Psn::SPACE - 1) < count
+        })
+    }
+
+    fn absent_after<B>(&mut self, packet: &Desc<B>, mtu: u16) -> u32 {
+        let Some(length) = packet.read_length.filter(|l| *l <= MAX_READ) else {
+            return 0;
+        };
+        let Some(span) = plan::read_span(packet.psn, length, mtu) else {
+            return 0;
+        };
+        // The highest PSN must stay less than half the space ahead of the request.
+        let count = span.count.min(Psn::HALF as u32 - 1);
+        self.last_read = Some((packet.psn, count));
+        count - 1
+    }
+
+    /// The PSN after the highest.
+    pub(super) fn next(&self) -> Psn {
+        self.highest.map_or(Psn::new(0), |psn| psn.add(1))
+    }
+
+    /// New packets per second.
+    pub(super) fn rate(&self, now: Instant) -> u64 {
+        self.rate.get(now)
+    }
+
+    /// Mean time between new packets.
+    pub(super) fn spacing(&self, now: Instant) -> Duration {
+        Duration::from_nanos(1_000_000_000 / self.rate(now).max(1))
+    }
+}
+
+/// Whether a DMA Length is one that RDMA allows.
+pub(super) fn read_is_valid(length: u32) -> bool {
+    length <= MAX_READ
+}
+
+fn is_rdma_mtu(octets: u16) -> bool {
+    (256..=4096).contains(&octets) && octets.is_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csf::testing::{desc, key};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn see(track: &mut Track, psn: u32) -> Seen {
+        track.observe(&desc(key(1), psn), 1024, MS, Instant(0))
+    }
+
+    fn see_read(track: &mut Track, psn: u32, length: u32, mtu: u16) -> Seen {
+        let mut packet = desc(key(1), psn);
+        packet.read_length = Some(length);
+        track.observe(&packet, mtu, MS, Instant(0))
+    }
+
+    #[test]
+    fn new_and_behind_by_serial_distance() {
+        let mut track = Track::default();
+        assert_eq!(see(&mut track, 0xff_fffe), Seen::New { jump: 1, absent: 0 });
+        assert_eq!(see(&mut track, 0xff_ffff), Seen::New { jump: 1, absent: 0 });
+        assert_eq!(see(&mut track, 2), Seen::New { jump: 3, absent: 0 });
+        assert_eq!(see(&mut track, 2), Seen::Behind);
+        assert_eq!(see(&mut track, 0xff_fff0), Seen::Behind);
+        assert_eq!(track.new_packets, 3);
+    }
+
+    #[test]
+    fn far_jumps_are_reuse() {
+        let mut track = Track::default();
+        see(&mut track, 0);
+        assert_eq!(
+            see(&mut track, (1 << 22) - 1),
+            Seen::New {
+                jump: (1 << 22) - 1,
+                absent: 0
+            }
+        );
+        assert_eq!(see(&mut track, (1 << 23) - 1), Seen::Reused { absent: 0 });
+        assert_eq!(track.new_packets, 1);
+        assert_eq!(see(&mut track, 5), Seen::Reused { absent: 0 });
+    }
+
+    #[test]
+    fn read_spans_advance_the_highest() {
+        let mut track = Track::default();
+        assert_eq!(
+            see_read(&mut track, 10, 0, 1024),
+            Seen::New { jump: 1, absent: 0 }
+        );
+        assert_eq!(
+            see_read(&mut track, 11, 4096, 1024),
+            Seen::New { jump: 1, absent: 3 }
+        );
+        assert_eq!(track.next(), Psn::new(15));
+        // Re-issued inside its span: no new PSN.
+        assert_eq!(see_read(&mut track, 13, 2048, 1024), Seen::Behind);
+        assert_eq!(track.next(), Psn::new(15));
+        // The longest READ, re-issued: still no reuse of the QP.
+        assert!(matches!(
+            see_read(&mut track, 15, 1 << 31, 256),
+            Seen::New { .. }
+        ));
+        assert_eq!(see(&mut track, 15), Seen::Behind);
+        // Longer than RDMA allows: one PSN.
+        let next = track.next();
+        assert_eq!(
+            see_read(&mut track, next.get(), u32::MAX, 256),
+            Seen::New { jump: 1, absent: 0 }
+        );
+    }
+
+    #[test]
+    fn rate_and_spacing() {
+        let mut track = Track::default();
+        for n in 0..100u32 {
+            let now = Instant(u64::from(n) * 100_000);
+            track.observe(&desc(key(1), n), 1024, MS, now);
+        }
+        let now = Instant(10_000_000);
+        assert!(
+            (9_000..=11_000).contains(&track.rate(now)),
+            "{}",
+            track.rate(now)
+        );
+        // A pause does not count.
+        track.observe(&desc(key(1), 200), 1024, MS, Instant(5_000_000_000));
+        assert!(
+            (9_000..=11_000).contains(&track.rate(now)),
+            "{}",
+            track.rate(now)
+        );
+        assert!(track.spacing(now) < Duration::from_micros(120));
+    }
+
+    #[test]
+    fn mtu_only_where_it_is_one() {
+        let mut track = Track::default();
+        let mut packet = desc(key(1), 1);
+        packet.mtu_seen = Some(1000);
+        track.observe(&packet, 1024, MS, Instant(0));
+        assert_eq!(track.mtu, None);
+        packet.psn = Psn::new(2);
+        packet.mtu_seen = Some(4096);
+        packet.opcode = 0xa6;
+        track.observe(&packet, 1024, MS, Instant(0));
+        assert_eq!((track.mtu, track.xrc), (Some(4096), true));
+    }
+}

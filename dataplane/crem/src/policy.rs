@@ -1,0 +1,153 @@
+//! Redundancy policy: how many symbols a block gets for an estimated loss rate, and the estimate
+//! itself. Pure arithmetic; when it is applied, and what caps it, is decided in `csf`.
+
+/// Loss rate as an exponentially weighted moving average over reports, weight 1/8 (AMB-EWMA).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LossEstimate(f64);
+
+impl LossEstimate {
+    /// An estimate that starts at `ppm` packets per million.
+    pub fn new(ppm: u32) -> Self {
+        Self((f64::from(ppm) / 1e6).min(1.0))
+    }
+
+    /// Takes one report: of `expected` sources `received` arrived. Without expected ones it says
+    /// nothing (AMB-PFORM).
+    pub fn step(&mut self, expected: u32, received: u32) {
+        if expected > 0 {
+            let loss = f64::from(expected.saturating_sub(received)) / f64::from(expected);
+            self.0 += (loss - self.0) / 8.0;
+        }
+    }
+
+    /// The loss rate, 0 ..= 1.
+    pub fn rate(&self) -> f64 {
+        self.0
+    }
+}
+
+/// Bounds that a choice of m keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Smallest m.
+    pub min: u8,
+    /// Largest m; the index space (k + m <= 256) limits it further.
+    pub max: u8,
+}
+
+/// The smallest m within `bounds` for which a block of k + m packets loses more than m of them with a
+/// probability strictly below `epsilon`, at independent loss with rate `p`; the largest allowed m if
+/// none reaches it (AMB-POLICY). Costs about k + m^2 multiplications.
+pub fn choose_m(k: u8, p: f64, epsilon: f64, bounds: Bounds) -> u8 {
+    let room = u8::try_from(256 - u16::from(k.max(1))).unwrap_or(u8::MAX);
+    let max = bounds.max.min(room);
+    let min = bounds.min.min(max);
+    (min..max)
+        .find(|&m| excess_probability(k, m, p) < epsilon)
+        .unwrap_or(max)
+}
+
+/// P[Binomial(k + m, p) > m]: the probability that m symbols do not suffice for a block.
+pub fn excess_probability(k: u8, m: u8, p: f64) -> f64 {
+    if p <= 0.0 {
+        return 0.0;
+    }
+    if p >= 1.0 {
+        return 1.0;
+    }
+    let n = u32::from(k) + u32::from(m);
+    let odds = p / (1.0 - p);
+    // Sum the tail itself and not one minus the rest: it is small, and the difference would cancel.
+    let mut term = power(1.0 - p, n);
+    let mut tail = 0.0;
+    for lost in 1..=n {
+        term *= f64::from(n - lost + 1) / f64::from(lost) * odds;
+        if lost > u32::from(m) {
+            tail += term;
+            if term < tail * 1e-16 {
+                break;
+            }
+        }
+    }
+    tail
+}
+
+/// `base` to the power `n`; core has no floating-point power function.
+fn power(base: f64, n: u32) -> f64 {
+    let (mut result, mut square, mut rest) = (1.0, base, n);
+    while rest > 0 {
+        if rest & 1 == 1 {
+            result *= square;
+        }
+        square *= square;
+        rest >>= 1;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WIDE: Bounds = Bounds { min: 0, max: 255 };
+
+    #[test]
+    fn smallest_m_that_reaches_the_target() {
+        for (k, p, epsilon, m) in [
+            (8, 0.0, 1e-4, 0),
+            (8, 1e-5, 1e-4, 0),
+            (16, 1e-5, 1e-4, 1),
+            (16, 1e-3, 1e-4, 2),
+            (32, 0.01, 1e-4, 4),
+            (32, 0.1, 1e-4, 13),
+            (64, 0.1, 1e-4, 20),
+            (32, 0.001, 1e-2, 1),
+            (32, 0.01, 1e-6, 6),
+        ] {
+            assert_eq!(
+                choose_m(k, p, epsilon, WIDE),
+                m,
+                "k={k} p={p} epsilon={epsilon}"
+            );
+        }
+        assert!((excess_probability(32, 4, 0.01) - 2.911_276_277_919e-5).abs() < 1e-15);
+    }
+
+    #[test]
+    fn bounds_and_index_space_limit_m() {
+        assert_eq!(choose_m(32, 0.1, 1e-4, Bounds { min: 0, max: 8 }), 8);
+        assert_eq!(choose_m(32, 0.0, 1e-4, Bounds { min: 2, max: 8 }), 2);
+        assert_eq!(choose_m(255, 0.5, 1e-4, WIDE), 1);
+        assert_eq!(choose_m(250, 1.0, 1e-4, WIDE), 6);
+        assert_eq!(choose_m(32, 0.0, 1e-4, Bounds { min: 9, max: 4 }), 4);
+    }
+
+    #[test]
+    fn estimate_moves_by_an_eighth() {
+        let mut estimate = LossEstimate::new(0);
+        estimate.step(0, 0);
+        assert!(estimate.rate() == 0.0);
+        estimate.step(100, 92);
+        assert!((estimate.rate() - 0.01).abs() < 1e-12);
+        // A late packet must not make a negative loss.
+        estimate.step(10, 12);
+        assert!(estimate.rate() > 0.0);
+        assert!((LossEstimate::new(10_000).rate() - 0.01).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn tail_is_a_probability_and_falls_with_m(k in 1u8..=128, m in 0u8..64, p in 0.0f64..=1.0) {
+            let tail = excess_probability(k, m, p);
+            prop_assert!((0.0..=1.0 + 1e-9).contains(&tail));
+            prop_assert!(excess_probability(k, m + 1, p) <= tail + 1e-12);
+        }
+
+        #[test]
+        fn index_space_is_kept(k in 1u8..=255, p in 0.0f64..=1.0, max in 0u8..=255) {
+            let m = choose_m(k, p, 1e-4, Bounds { min: 0, max });
+            prop_assert!(m <= max && u16::from(m) + u16::from(k) <= 256);
+        }
+    }
+}

@@ -10,6 +10,7 @@ pub mod actions;
 pub mod bucket;
 pub mod config;
 pub mod counters;
+pub mod crf;
 pub mod csf;
 pub mod events;
 #[cfg(feature = "mutate")]

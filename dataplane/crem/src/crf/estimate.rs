@@ -1,0 +1,337 @@
+//! Times that the receiver function derives from what it sees: packet spacing, reordering, how far
+//! repair lags, and from them the reordering allowance A, the hold H and the burst timeout. Pure
+//! arithmetic over samples that the callers take.
+
+use alloc::collections::VecDeque;
+use crem_wire::Psn;
+
+use crate::config::Hold;
+use crate::rtt::RttEstimator;
+use crate::time::{Duration, Instant};
+
+/// A peak loses half of its height in this time without a higher sample.
+const HALF_LIFE: Duration = Duration::from_secs(4);
+/// Floor of the reordering allowance where the RTT allows it (AMB-HOLD).
+const ALLOWANCE_FLOOR: Duration = Duration::from_micros(100);
+/// Floor of the burst timeout (AMB-BURSTEND).
+const BURST_FLOOR: Duration = Duration::from_micros(200);
+/// A pause of this length is no packet spacing.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Packets after which the spacing counts as known.
+const SPACING_PACKETS: u64 = 32;
+/// Stands for the RTT where nothing is known at all.
+const RTT_UNKNOWN: Duration = Duration::from_millis(100);
+
+/// A maximum that decays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peak {
+    value: Duration,
+    at: Instant,
+}
+
+impl Peak {
+    /// Takes a sample.
+    pub(crate) fn note(&mut self, now: Instant, sample: Duration) {
+        if sample >= self.get(now) {
+            self.value = sample;
+            self.at = now;
+        }
+    }
+
+    /// The peak as it stands at `now`.
+    pub(crate) fn get(&self, now: Instant) -> Duration {
+        let halves = now.since(self.at).as_nanos() / HALF_LIFE.as_nanos();
+        let nanos = self.value.as_nanos() as u64;
+        Duration::from_nanos(nanos.checked_shr(halves.min(64) as u32).unwrap_or(0))
+    }
+}
+
+/// Mean time between the packets of a stream while it is active.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spacing {
+    mean_nanos: u64,
+    last: Instant,
+    seen: u64,
+}
+
+impl Spacing {
+    /// `packets` new source packets arrived at `now`.
+    pub(crate) fn note(&mut self, now: Instant, packets: u64) {
+        let elapsed = now.since(self.last);
+        if self.seen == 0 || elapsed > PAUSE {
+            // The first packets of a burst start the clock and have no spacing of their own.
+            self.last = now;
+            self.seen = self.seen.max(1);
+            return;
+        }
+        if elapsed.is_zero() || packets == 0 {
+            return;
+        }
+        let sample = elapsed.as_nanos() as u64 / packets;
+        self.mean_nanos = if self.seen == 1 {
+            sample
+        } else {
+            (self.mean_nanos * 7 + sample) / 8
+        };
+        self.seen = self.seen.saturating_add(packets);
+        self.last = now;
+    }
+
+    /// The mean spacing, once enough packets were seen.
+    pub(crate) fn mean(&self) -> Option<Duration> {
+        (self.seen > SPACING_PACKETS).then(|| Duration::from_nanos(self.mean_nanos.max(1)))
+    }
+}
+
+/// When the highest PSN of a stream stood where, coarsely and not for long: as much as it takes to tell
+/// how far something lags behind a PSN.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Passage {
+    marks: VecDeque<(Instant, Psn)>,
+}
+
+impl Passage {
+    const MARKS: usize = 64;
+
+    /// The next PSN is `next`. Marks closer together than `grain` are merged.
+    pub(crate) fn note(&mut self, now: Instant, next: Psn, grain: Duration) {
+        if let Some((at, last)) = self.marks.back_mut()
+            && now.since(*at) < grain
+        {
+            *last = next;
+            return;
+        }
+        if self.marks.len() >= Self::MARKS {
+            self.marks.pop_front();
+        }
+        self.marks.push_back((now, next));
+    }
+
+    /// How long ago the stream went past `psn`, to the grain of the marks; `None` if it has not, or too
+    /// long ago.
+    pub(crate) fn since(&self, now: Instant, psn: Psn) -> Option<Duration> {
+        let place = self.marks.partition_point(|(_, next)| !next.is_after(psn));
+        let (at, _) = self.marks.get(place).filter(|_| place > 0)?;
+        Some(now.since(*at))
+    }
+}
+
+/// What the times of a stream follow from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Basis<'a> {
+    /// RTT samples of the stream.
+    pub(crate) rtt: &'a RttEstimator,
+    /// The domain's RTT, for want of samples.
+    pub(crate) domain_rtt: Option<Duration>,
+    /// Packet spacing.
+    pub(crate) spacing: Option<Duration>,
+    /// How late reordered packets come.
+    pub(crate) displacement: Duration,
+    /// How far the first REPAIR of a block lags behind the block's last source.
+    pub(crate) lag: Duration,
+    /// k of the configuration in force; `None` without one.
+    pub(crate) k: Option<u8>,
+    /// Ordinary symbols a block of that configuration.
+    pub(crate) m: u8,
+    /// The operator's choice.
+    pub(crate) hold: Hold,
+}
+
+/// The times of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Times {
+    /// Smoothed RTT, or the best substitute.
+    pub(crate) srtt: Duration,
+    /// Minimum RTT, if known.
+    pub(crate) min_rtt: Option<Duration>,
+    /// Reordering allowance A (AMB-HOLD).
+    pub(crate) allowance: Duration,
+    /// Hold H; `None` where nothing may be held.
+    pub(crate) hold: Option<Duration>,
+    /// Without a source packet for this long a burst has ended (AMB-BURSTEND).
+    pub(crate) burst: Duration,
+}
+
+impl Times {
+    /// The times that follow from `basis`.
+    pub(crate) fn of(basis: &Basis<'_>) -> Self {
+        let min_rtt = basis.rtt.min().or(basis.domain_rtt);
+        let quarter = min_rtt.map_or(Duration::MAX, |rtt| rtt / 4);
+        let allowance = quarter.min(ALLOWANCE_FLOOR.max(basis.displacement.saturating_mul(4)));
+        let spacing = basis.spacing.unwrap_or(BURST_FLOOR);
+        let burst = quarter.min(BURST_FLOOR.max(spacing.saturating_mul(4)));
+        let known = min_rtt.is_some() && basis.spacing.is_some();
+        let hold = basis.k.filter(|_| known).and_then(|k| match basis.hold {
+            Hold::Off => None,
+            Hold::Fixed(hold) => Some(hold),
+            // Nothing but a reordered packet can come within a quarter of the RTT if no symbols are
+            // sent ahead.
+            Hold::Auto if basis.m == 0 => Some(allowance),
+            Hold::Auto => {
+                let block = spacing.saturating_mul(u32::from(k)).max(burst);
+                let wanted = block.saturating_add(allowance).saturating_add(basis.lag);
+                Some(quarter.min(wanted))
+            }
+        });
+        Self {
+            srtt: basis.rtt.srtt().or(basis.domain_rtt).unwrap_or(RTT_UNKNOWN),
+            min_rtt,
+            allowance,
+            hold,
+            burst,
+        }
+    }
+
+    /// How long an answer is waited for (AMB-REQRETRY).
+    pub(crate) fn answer(&self) -> Duration {
+        (self.srtt * 2 + self.allowance).max(Duration::from_millis(1))
+    }
+
+    /// Smallest distance of two requests that touch the same block (AMB-RANGEWAIT).
+    pub(crate) fn spacing(&self) -> Duration {
+        self.srtt + self.srtt / 4
+    }
+
+    /// How long a lost position is worth asking for: what the CSF keeps at least (AMB-KEEP).
+    pub(crate) fn keep(&self) -> Duration {
+        (self.srtt * 8).max(Duration::from_millis(100))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const US: Duration = Duration::from_micros(1);
+    const MS: Duration = Duration::from_millis(1);
+
+    fn rtt(of: Duration) -> RttEstimator {
+        let mut rtt = RttEstimator::new();
+        rtt.sample(Instant(0), of);
+        rtt
+    }
+
+    fn basis(rtt: &RttEstimator) -> Basis<'_> {
+        Basis {
+            rtt,
+            domain_rtt: None,
+            spacing: Some(10 * US),
+            displacement: Duration::ZERO,
+            lag: Duration::ZERO,
+            k: Some(32),
+            m: 2,
+            hold: Hold::Auto,
+        }
+    }
+
+    #[test]
+    fn automatic_values_follow_the_formulas() {
+        let rtt = rtt(20 * MS);
+        let b = basis(&rtt);
+        let t = Times::of(&b);
+        assert_eq!(t.allowance, 100 * US);
+        assert_eq!(t.burst, 200 * US);
+        assert_eq!(t.hold, Some(320 * US + 100 * US));
+        let lagging = Times::of(&Basis { lag: MS, ..b });
+        assert_eq!(lagging.hold, Some(420 * US + MS));
+        let late = Times::of(&Basis {
+            displacement: 200 * US,
+            ..b
+        });
+        assert_eq!(late.allowance, 800 * US);
+        let capped = Times::of(&Basis {
+            lag: 40 * MS,
+            displacement: 40 * MS,
+            ..b
+        });
+        assert_eq!((capped.allowance, capped.hold), (5 * MS, Some(5 * MS)));
+    }
+
+    #[test]
+    fn nothing_is_held_while_rate_or_rtt_is_unknown() {
+        let none = RttEstimator::new();
+        let rtt = rtt(20 * MS);
+        assert_eq!(Times::of(&basis(&none)).hold, None);
+        let domain = Basis {
+            domain_rtt: Some(20 * MS),
+            ..basis(&none)
+        };
+        assert_eq!(Times::of(&domain).hold, Some(420 * US));
+        for hold in [Hold::Auto, Hold::Fixed(9 * MS)] {
+            let b = Basis {
+                hold,
+                ..basis(&rtt)
+            };
+            assert_eq!(Times::of(&Basis { spacing: None, ..b }).hold, None);
+            assert_eq!(Times::of(&Basis { k: None, ..b }).hold, None);
+        }
+    }
+
+    #[test]
+    fn operators_value_and_no_symbols_ahead() {
+        let rtt = rtt(20 * MS);
+        let b = basis(&rtt);
+        let fixed = Basis {
+            hold: Hold::Fixed(70 * MS),
+            m: 0,
+            ..b
+        };
+        assert_eq!(Times::of(&fixed).hold, Some(70 * MS));
+        assert_eq!(Times::of(&Basis { m: 0, ..b }).hold, Some(100 * US));
+        let off = Basis {
+            hold: Hold::Off,
+            ..b
+        };
+        assert_eq!(Times::of(&off).hold, None);
+    }
+
+    #[test]
+    fn passage_tells_how_long_ago() {
+        let mut p = Passage::default();
+        for n in 0..100u64 {
+            p.note(Instant(n * 1000), Psn::new(0xff_fff0 + n as u32), US);
+        }
+        assert_eq!(
+            p.since(Instant(200_000), Psn::new(0xff_fff0 + 90)),
+            Some(109 * US)
+        );
+        assert_eq!(
+            p.since(Instant(200_000), Psn::new(0xff_fff0 + 99)),
+            None,
+            "not passed"
+        );
+        assert_eq!(
+            p.since(Instant(200_000), Psn::new(0xff_fff0 + 5)),
+            None,
+            "forgotten"
+        );
+        p.note(Instant(99_500), Psn::new(0xff_fff0 + 120), US);
+        assert_eq!(
+            p.since(Instant(200_000), Psn::new(0xff_fff0 + 110)),
+            Some(101 * US),
+            "merged into the mark before"
+        );
+    }
+
+    #[test]
+    fn peaks_decay_and_spacing_ignores_pauses() {
+        let mut peak = Peak::default();
+        peak.note(Instant(0), MS);
+        peak.note(Instant(1), 10 * US);
+        assert_eq!(peak.get(Instant(2)), MS);
+        assert_eq!(peak.get(Instant(0) + HALF_LIFE * 2), MS / 4);
+        assert_eq!(peak.get(Instant(0) + HALF_LIFE * 500), Duration::ZERO);
+
+        let mut spacing = Spacing::default();
+        let mut now = Instant(0);
+        for _ in 0..40 {
+            spacing.note(now, 4);
+            now = now + 40 * US;
+        }
+        assert_eq!(spacing.mean(), Some(10 * US));
+        spacing.note(now + Duration::from_secs(1), 4);
+        assert_eq!(spacing.mean(), Some(10 * US));
+        let mut slow = Spacing::default();
+        slow.note(Instant(0), 31);
+        assert_eq!(slow.mean(), None);
+    }
+}

@@ -1,0 +1,330 @@
+//! Source packets as they arrive from the WAN: in order, behind a gap, late, repeated by the transport,
+//! or after a jump of the PSNs. Every packet leaves through `Track::pass`, once.
+//!
+//! Cost of a packet in order with nothing missing: one serial comparison, one slot of the window, two
+//! clones of its reference; per burst and flow one step of the estimates. O(1), no allocation once the
+//! window has its size. A gap costs O(its length) once; a late packet O(open blocks).
+
+use crem_wire::Psn;
+
+use super::gaps::Gap;
+use super::hold::Frame;
+use super::phase::Phase;
+use super::tally::Step;
+use super::track::{Cx, MAX_GAP, REUSE, Stray, Track};
+use super::window::{Kept, Place, Seen, Window};
+use crate::actions::Delivery;
+use crate::packet::Desc;
+use crate::plan;
+use crate::time::Duration;
+
+impl<B: Clone> Track<B> {
+    /// A source packet arrived.
+    pub(crate) fn on_source(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        cx.shared.counters.sources += 1;
+        self.figures.sources += 1;
+        self.last_source = cx.now;
+        self.dscp = d.dscp;
+        let next = self.window.get_or_insert_with(|| Window::new(d.psn)).next();
+        let ahead = d.psn.distance_from(next);
+        if ahead > MAX_GAP || ahead < -REUSE {
+            self.stray(d, cx);
+        } else if ahead < 0 {
+            self.behind(d, cx);
+        } else {
+            if ahead > 0 {
+                self.open_gap(d.psn, cx);
+            }
+            self.new_psn(d, cx);
+        }
+    }
+
+    /// One beyond the PSNs that the packet consumes (AMB-LONGREAD).
+    fn consumed(&self, d: &Desc<B>) -> Psn {
+        d.read_length
+            .and_then(|octets| plan::read_span(d.psn, octets, self.offer.rdma_mtu))
+            .filter(|span| span.count < REUSE as u32)
+            .map_or(d.psn.add(1), |span| span.next)
+    }
+
+    fn step(&mut self, start: Psn) -> &mut Step {
+        self.step.get_or_insert(Step {
+            start,
+            end: start,
+            received: 0,
+            ce: 0,
+        })
+    }
+
+    /// The packet that carries the next PSN.
+    fn new_psn(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        self.step(d.psn);
+        let end = self.consumed(d);
+        self.reach(end, cx);
+        self.note_received(d, cx);
+        let step = self.step(d.psn);
+        step.end = end;
+        step.received += 1;
+        step.ce += u32::from(d.ce);
+        self.pass(frame(d), cx);
+    }
+
+    fn note_received(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        if let Some(window) = &mut self.window {
+            window.received(d.psn, cx.now);
+        }
+        self.keep(d.psn, kept(d), cx);
+    }
+
+    /// Everything from the end of the window up to `to` is missing.
+    pub(crate) fn open_gap(&mut self, to: Psn, cx: &mut Cx<'_, B>) {
+        let Some(from) = self.window.as_ref().map(Window::next) else {
+            return;
+        };
+        let count = to.distance_from(from).max(0) as u32;
+        if count == 0 {
+            return;
+        }
+        self.step(from);
+        self.reach(to, cx);
+        if let Some(step) = &mut self.step {
+            step.end = to;
+        }
+        let in_force = self.configs.in_force().map(|config| config.m);
+        let wait = self.times.hold.is_some() && !self.requests.is_backing_off();
+        for n in 0..count {
+            let psn = from.add(n as i32);
+            if let Some(window) = &mut self.window {
+                window.note(psn, Seen::Missing, cx.now);
+            }
+            if in_force.is_some() && wait {
+                self.hold.wait_for(psn);
+            }
+        }
+        // Before the first Effective PSN there is nothing to ask for; a block that begins inside the
+        // gap still finds its positions missing.
+        if let Some(m) = in_force {
+            let due = (m == 0).then(|| cx.now + self.times.allowance);
+            self.unripe |= due.is_none();
+            self.gaps.add(Gap {
+                start: from,
+                count,
+                seen: cx.now,
+                phase: Phase::Watching,
+                due,
+                request: None,
+            });
+            for index in 0..self.blocks.len() {
+                self.adopt(index, cx);
+            }
+        }
+    }
+
+    /// A PSN below the highest: late, repeated, or of a READ that is issued again.
+    fn behind(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        let place = self
+            .window
+            .as_ref()
+            .map_or(Place::Behind, |w| w.place(d.psn));
+        match place {
+            Place::In(Seen::Missing | Seen::Left) => self.late(d, cx),
+            Place::In(Seen::Absent | Seen::Nothing) => {
+                // Not a new PSN (AMB-REREAD). Should a block name it as present after all, it is here.
+                cx.shared.counters.repeated_sources += 1;
+                self.note_received(d, cx);
+                self.mark_dirty(d.psn);
+                self.pass(frame(d), cx);
+            }
+            Place::In(Seen::Received | Seen::Restored) | Place::Behind | Place::Ahead => {
+                cx.shared.counters.repeated_sources += 1;
+                self.pass(frame(d), cx);
+            }
+        }
+    }
+
+    /// A missing packet arrived after all: reordered, or sent again by the transport.
+    fn late(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        cx.shared.counters.late_sources += 1;
+        if let Some(window) = &self.window {
+            let after = window.at(d.psn).map(|seen| cx.now.since(seen));
+            // What comes later than half a round trip was sent again and says nothing of reordering.
+            let limit = self.times.min_rtt.map(|rtt| rtt / 2);
+            if let (Some(after), Some(limit)) = (after, limit)
+                && after < limit
+            {
+                self.displacement.note(cx.now, after);
+            }
+            if !window.is_counted(d.psn) {
+                self.tally.late(d.psn, d.ce);
+            }
+        }
+        self.note_received(d, cx);
+        self.gaps.take(d.psn, 1, |_| ());
+        self.mark_dirty(d.psn);
+        self.pass(frame(d), cx);
+        self.settle(d.psn, cx);
+    }
+
+    fn mark_dirty(&mut self, psn: Psn) {
+        for block in &mut self.blocks {
+            block.dirty |= block.description.position(psn).is_some();
+        }
+    }
+
+    /// A PSN far from the others. One such packet may be damaged, so it passes without a trace; a second
+    /// one that continues it shows that the stream goes on there.
+    fn stray(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        cx.shared.counters.stray_sources += 1;
+        cx.out.deliver.push((Delivery::Source, d.buf.clone()));
+        let continues = self
+            .suspect
+            .as_ref()
+            .is_some_and(|s| (0..=MAX_GAP).contains(&d.psn.distance_from(s.next)));
+        if !continues {
+            self.suspect = Some(Stray {
+                psn: d.psn,
+                next: self.consumed(d),
+                kept: kept(d),
+            });
+            return;
+        }
+        if let Some(first) = self.suspect.take() {
+            self.jump(first, d, cx);
+        }
+    }
+
+    /// Goes on at `first`, whose frame and that of `d` have left already.
+    fn jump(&mut self, first: Stray<B>, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        cx.shared.counters.jumps += 1;
+        let ahead = self
+            .window
+            .as_ref()
+            .map_or(-1, |w| first.psn.distance_from(w.next()));
+        if (0..REUSE).contains(&ahead) {
+            // The packet before the jump may be a lost READ request: its block can still restore it.
+            let head = ahead.min(i32::from(self.configs.max_k()));
+            if let Some(next) = self.window.as_ref().map(Window::next) {
+                self.open_gap(next.add(head), cx);
+            }
+            self.reach(first.psn, cx);
+        } else {
+            self.restart(first.psn, cx);
+        }
+        self.step(first.psn);
+        self.reach(first.next, cx);
+        if let Some(window) = &mut self.window {
+            window.received(first.psn, cx.now);
+        }
+        self.keep(first.psn, first.kept, cx);
+        if d.psn.is_after(first.next) {
+            self.open_gap(d.psn, cx);
+        }
+        let end = self.consumed(d);
+        self.reach(end, cx);
+        self.note_received(d, cx);
+        let step = self.step(first.psn);
+        step.end = end;
+        step.received += 2;
+        step.ce += u32::from(d.ce);
+    }
+
+    /// Another life of the QP: nothing of before counts (AMB-QPREUSE).
+    fn restart(&mut self, first: Psn, cx: &mut Cx<'_, B>) {
+        self.release_hold(cx);
+        if let Some(next) = self.window.as_ref().map(Window::next) {
+            self.give_up_before(next, cx);
+        }
+        for index in 0..self.blocks.len() {
+            self.evict(index, cx);
+        }
+        if let Some(mut old) = self.window.take() {
+            old.clear(&mut cx.shared.keep_budget);
+        }
+        self.step = None;
+        self.window = Some(Window::new(first));
+    }
+
+    /// The burst is over: estimates, what became complete or decodable, what can be let go of.
+    pub(crate) fn end_of_burst(&mut self, cx: &mut Cx<'_, B>) {
+        self.note_activity(cx.now);
+        self.update_times(cx);
+        let next = self.window.as_ref().map(Window::next);
+        if let Some(step) = self.step.take() {
+            self.spacing.note(cx.now, u64::from(step.received));
+            self.tally.passed(cx.now, step, self.times.allowance);
+            let grain = self.times.min_rtt.map_or(Duration::ZERO, |rtt| rtt / 256);
+            self.passage.note(cx.now, step.end, grain);
+            self.look_at_blocks(step, cx);
+            self.ripen_gaps(cx);
+        } else {
+            self.look_at_dirty_blocks(cx);
+        }
+        if let Some(next) = next
+            && !self.configs.is_settled()
+        {
+            let blocks = &self.blocks;
+            let used = |id| blocks.iter().any(|b| b.description.config == id);
+            self.configs.advance(cx.now, next, self.times.srtt, used);
+        }
+        self.sweep(cx);
+        self.advance_base(cx);
+    }
+
+    fn look_at_blocks(&mut self, step: Step, cx: &mut Cx<'_, B>) {
+        for index in 0..self.blocks.len() {
+            let block = &mut self.blocks[index];
+            let d = &block.description;
+            if block.beyond.is_none() && step.end.distance_from(d.end()) > 0 {
+                block.beyond = Some(cx.now);
+                block.dirty = true;
+            }
+            block.dirty |= d.end().is_after(step.start) && step.end.is_after(d.start);
+        }
+        self.look_at_dirty_blocks(cx);
+    }
+
+    fn look_at_dirty_blocks(&mut self, cx: &mut Cx<'_, B>) {
+        for index in 0..self.blocks.len() {
+            if self.blocks[index].dirty {
+                self.look_at(index, cx);
+            }
+        }
+    }
+
+    /// Sets the time of gaps whose block must have ended (AMB-RANGEWAIT).
+    fn ripen_gaps(&mut self, cx: &mut Cx<'_, B>) {
+        if !self.unripe {
+            return;
+        }
+        let (Some(window), Some(config)) = (&self.window, self.configs.in_force()) else {
+            return;
+        };
+        let (next, k) = (window.next(), i32::from(config.k));
+        let due = cx.now + self.times.allowance;
+        self.unripe = false;
+        for gap in self.gaps.iter_mut().filter(|gap| gap.due.is_none()) {
+            if next.distance_from(gap.end()) >= k {
+                gap.due = Some(due);
+            } else {
+                self.unripe = true;
+            }
+        }
+    }
+}
+
+fn frame<B: Clone>(d: &Desc<B>) -> Frame<B> {
+    Frame {
+        psn: d.psn,
+        octets: d.payload_len,
+        kind: Delivery::Source,
+        buf: d.buf.clone(),
+    }
+}
+
+fn kept<B: Clone>(d: &Desc<B>) -> Kept<B> {
+    Kept {
+        buf: d.buf.clone(),
+        off: d.payload_off,
+        len: d.payload_len,
+    }
+}

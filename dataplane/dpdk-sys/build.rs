@@ -7,8 +7,9 @@
 use std::path::PathBuf;
 use std::process::{Command, exit};
 
-/// The shared libraries that the bound functions live in. Drivers are not among them: EAL loads
-/// them at run time from the directory that the package fixes.
+/// The shared libraries that the bound functions live in, as far as this release has them: logging
+/// left EAL for a library of its own after 22.11. Drivers are not among them: EAL loads them at run
+/// time from the directory that the package fixes.
 const LIBS: &[&str] = &[
     "rte_ethdev",
     "rte_mbuf",
@@ -17,6 +18,7 @@ const LIBS: &[&str] = &[
     "rte_eal",
     "rte_kvargs",
     "rte_net",
+    "rte_log",
 ];
 
 /// Functions bound as they are; everything inline goes through the shim.
@@ -56,7 +58,12 @@ fn main() {
             dir.trim_start_matches("-L")
         );
     }
-    for lib in LIBS {
+    let all = pkg_config("--libs-only-l");
+    let has = |lib: &str| {
+        all.split_whitespace()
+            .any(|l| l.strip_prefix("-l") == Some(lib))
+    };
+    for lib in LIBS.iter().filter(|lib| has(lib)) {
         println!("cargo:rustc-link-lib=dylib={lib}");
     }
 }

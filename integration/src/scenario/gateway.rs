@@ -17,6 +17,8 @@ use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
 
 /// Id of the one segment.
 const SEGMENT: &str = "wan";
+/// Frame buffers: retention and hold at their defaults, rings and slack; about 80 MB.
+const POOL_FRAMES: i64 = 8_191;
 /// Time to come up: DPDK initialises its memory.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// Time for an answer on the status socket.
@@ -72,9 +74,11 @@ impl Gateway {
     }
 
     fn bootstrap_table(&self) -> Table {
-        let mut table = Table::new();
-        table.insert("socket".into(), self.socket.display().to_string().into());
-        table
+        let mut all = Table::new();
+        all.insert("worker".into(), table("idle", "sleep".into()));
+        all.insert("memory".into(), table("pool_frames", POOL_FRAMES.into()));
+        all.insert("status".into(), table("socket", self.socket.display().to_string().into()));
+        all
     }
 
     /// Starts the process and waits until it forwards.

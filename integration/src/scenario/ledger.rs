@@ -93,7 +93,7 @@ pub struct Ledger {
     pub old_sources_lost: u64,
     /// Frames received that were corrupted on the WAN.
     pub corrupted: u64,
-    /// Frames received more often than sent.
+    /// Frames received more often than sent, restored and duplicated on the WAN.
     pub extra_copies: u64,
     /// Frames received that nobody sent: not corrupted, and equal to no frame that was sent.
     pub foreign: u64,
@@ -101,48 +101,77 @@ pub struct Ledger {
     pub vanished: u64,
 }
 
-/// Balances what `from` sent against what `to` received. `log` is the WAN's, `a_to_b` the direction.
-pub(crate) fn balance(from: &Record, to: &Record, log: &[LogEntry], a_to_b: bool) -> Ledger {
-    let entries = || log.iter().filter(|entry| entry.a_to_b == a_to_b);
-    let lost: HashSet<u64> = entries()
-        .filter(|e| e.fate != Fate::Corrupted)
-        .map(|e| e.hash)
-        .collect();
-    let corrupted: HashSet<u64> = entries()
-        .filter(|e| e.fate == Fate::Corrupted)
-        .map(|e| e.hash)
-        .collect();
-    let mut ledger = Ledger::default();
-    let mut missing = 0;
-    for (hash, seen) in &from.sent {
-        ledger.sent += u64::from(seen.count);
-        if !matches!(seen.class, Class::RoceSource | Class::RoceResponse) {
-            continue;
-        }
-        let arrived = to.received.contains_key(hash);
-        ledger.new_sources += u64::from(seen.new);
-        if lost.contains(hash) {
-            if seen.new {
-                ledger.new_sources_lost += 1;
-                ledger.restored_exactly += u64::from(arrived);
-            } else {
-                ledger.old_sources_lost += 1;
+/// What the WAN did to the frames of one direction, by hash.
+#[derive(Default)]
+struct Impaired {
+    lost: HashMap<u64, u32>,
+    duplicated: HashMap<u64, u32>,
+    corrupted: HashSet<u64>,
+    /// Source packets among the corrupted.
+    corrupted_sources: u64,
+}
+
+impl Impaired {
+    fn of(log: &[LogEntry], a_to_b: bool) -> Self {
+        let mut all = Self::default();
+        for entry in log.iter().filter(|entry| entry.a_to_b == a_to_b) {
+            match entry.fate {
+                Fate::Corrupted => {
+                    all.corrupted.insert(entry.hash);
+                    all.corrupted_sources += u64::from(is_source(entry.class));
+                }
+                Fate::Duplicated => *all.duplicated.entry(entry.hash).or_default() += 1,
+                _ => *all.lost.entry(entry.hash).or_default() += 1,
             }
-        } else if !arrived {
-            missing += 1;
+        }
+        all
+    }
+}
+
+fn is_source(class: Class) -> bool {
+    matches!(class, Class::RoceSource | Class::RoceResponse)
+}
+
+/// Balances what `from` sent against what `to` received. `log` is the WAN's, `a_to_b` the direction.
+///
+/// Over IPv6 a retransmission may equal the packet it repeats, so copies are counted: a frame that was
+/// received more often than the WAN delivered it was restored.
+pub(crate) fn balance(from: &Record, to: &Record, log: &[LogEntry], a_to_b: bool) -> Ledger {
+    let impaired = Impaired::of(log, a_to_b);
+    let mut ledger = Ledger::default();
+    for (hash, seen) in &from.sent {
+        let count = |map: &HashMap<u64, u32>| map.get(hash).copied().unwrap_or(0);
+        let (lost, doubled) = (count(&impaired.lost), count(&impaired.duplicated));
+        let received = to.received.get(hash).map_or(0, |seen| seen.count);
+        let delivered = seen.count.saturating_sub(lost) + doubled;
+        let beyond = received.saturating_sub(delivered);
+        let restored = beyond.min(lost);
+        ledger.sent += u64::from(seen.count);
+        ledger.extra_copies += u64::from(beyond - restored);
+        if is_source(seen.class) {
+            let new_lost = u32::from(seen.new).min(lost);
+            ledger.new_sources += u64::from(seen.new);
+            ledger.new_sources_lost += u64::from(new_lost);
+            ledger.old_sources_lost += u64::from(lost - new_lost);
+            ledger.restored_exactly += u64::from(restored.min(new_lost));
+            ledger.vanished += u64::from(delivered.saturating_sub(received));
         }
     }
     for (hash, seen) in &to.received {
         let count = u64::from(seen.count);
         ledger.received += count;
-        match from.sent.get(hash) {
-            Some(sent) => ledger.extra_copies += count.saturating_sub(u64::from(sent.count)),
-            None if corrupted.contains(hash) => ledger.corrupted += count,
-            None => ledger.foreign += count,
+        if !from.sent.contains_key(hash) {
+            let corrupted = impaired.corrupted.contains(hash);
+            let kind = if corrupted {
+                &mut ledger.corrupted
+            } else {
+                &mut ledger.foreign
+            };
+            *kind += count;
         }
     }
     // A frame corrupted on the way did not arrive as it was sent; its original hash is not logged.
-    ledger.vanished = u64::saturating_sub(missing, corrupted.len() as u64);
+    ledger.vanished = ledger.vanished.saturating_sub(impaired.corrupted_sources);
     ledger
 }
 
@@ -184,6 +213,27 @@ mod tests {
             class: Class::RoceSource,
             hash,
         }
+    }
+
+    #[test]
+    fn equal_retransmissions_are_not_taken_for_restored() {
+        let mut from = record(&[(1, true), (2, true)], &[]);
+        for seen in from.sent.values_mut() {
+            seen.count = 2;
+        }
+        // Both were lost once and sent again; only 2 was restored as well. 2 was duplicated besides.
+        let to = record(&[], &[1, 2, 2, 2]);
+        let log = [
+            entry(Fate::Lost, 1),
+            entry(Fate::Lost, 2),
+            entry(Fate::Duplicated, 2),
+        ];
+        let ledger = balance(&from, &to, &log, true);
+        assert_eq!((ledger.new_sources_lost, ledger.restored_exactly), (2, 1));
+        assert_eq!(
+            (ledger.extra_copies, ledger.vanished, ledger.foreign),
+            (0, 0, 0)
+        );
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl RunReport {
 }
 
 /// Names of the receiver function's counters that the table shows.
-pub(crate) const RESTORED_FEC: &str = "restored_fec";
+pub(crate) const RESTORED_FEC: &str = "restored_ordinary";
 /// See [`RESTORED_FEC`].
 pub(crate) const RESTORED_CODED: &str = "restored_coded";
 /// See [`RESTORED_FEC`].

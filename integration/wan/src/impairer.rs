@@ -31,8 +31,24 @@ pub enum Side {
 pub struct Impairer {
     a_to_b: Direction,
     b_to_a: Direction,
-    log: Vec<LogEntry>,
-    log_left_out: u64,
+    log: Log,
+}
+
+/// What happened to single frames, up to a bound.
+#[derive(Debug, Default)]
+struct Log {
+    entries: Vec<LogEntry>,
+    left_out: u64,
+}
+
+impl Log {
+    fn push(&mut self, entry: LogEntry) {
+        if self.entries.len() < MAX_LOG {
+            self.entries.push(entry);
+        } else {
+            self.left_out += 1;
+        }
+    }
 }
 
 impl Impairer {
@@ -41,8 +57,7 @@ impl Impairer {
         Self {
             a_to_b: Direction::new(config, true),
             b_to_a: Direction::new(config, false),
-            log: Vec::new(),
-            log_left_out: 0,
+            log: Log::default(),
         }
     }
 
@@ -53,15 +68,7 @@ impl Impairer {
             Side::A => &mut self.a_to_b,
             Side::B => &mut self.b_to_a,
         };
-        let (rest, entry) = direction.offer(now, frame);
-        if let Some(entry) = entry {
-            if self.log.len() < MAX_LOG {
-                self.log.push(entry);
-            } else {
-                self.log_left_out += 1;
-            }
-        }
-        rest
+        direction.offer(now, frame, &mut self.log)
     }
 
     /// Appends the frames that leave toward `side` by `now`, in order.
@@ -85,13 +92,13 @@ impl Impairer {
         Report {
             a_to_b: self.a_to_b.report(),
             b_to_a: self.b_to_a.report(),
-            log_left_out: self.log_left_out,
+            log_left_out: self.log.left_out,
         }
     }
 
-    /// Every frame lost, dropped or corrupted so far, in order.
+    /// Every frame lost, dropped, corrupted or duplicated so far, in order.
     pub fn log(&self) -> &[LogEntry] {
-        &self.log
+        &self.log.entries
     }
 }
 
@@ -153,45 +160,43 @@ impl Direction {
         }
     }
 
-    fn offer(&mut self, now: u64, mut frame: Vec<u8>) -> (Option<Vec<u8>>, Option<LogEntry>) {
+    fn offer(&mut self, now: u64, mut frame: Vec<u8>, log: &mut Log) -> Option<Vec<u8>> {
         let class = Class::of(&frame, self.crem_port);
         self.counters.add(class, Fate::Received);
         let decisions = self.decide(class);
-        let Some(departure) = self.pass_queue(now, class, &mut frame) else {
-            return self.discard(frame, class, Fate::QueueDropped);
+        let departure = self.pass_queue(now, class, &mut frame);
+        let (Some(departure), false, false) = (
+            departure,
+            decisions.lost,
+            self.under_way.len() >= MAX_UNDER_WAY,
+        ) else {
+            let fate = match departure {
+                None => Fate::QueueDropped,
+                Some(_) if decisions.lost => Fate::Lost,
+                Some(_) => Fate::Overflowed,
+            };
+            self.note(&frame, class, fate, log);
+            self.index += 1;
+            return Some(frame);
         };
-        if decisions.lost {
-            return self.discard(frame, class, Fate::Lost);
-        }
-        if self.under_way.len() >= MAX_UNDER_WAY {
-            return self.discard(frame, class, Fate::Overflowed);
-        }
-        let mut entry = None;
         if decisions.corrupt {
             self.flip_bit(&mut frame);
-            self.counters.add(class, Fate::Corrupted);
-            entry = Some(self.entry(&frame, class, Fate::Corrupted));
+            self.note(&frame, class, Fate::Corrupted, log);
         }
         let due = self.due(departure, class, decisions.reorder);
         if decisions.duplicate {
-            self.counters.add(class, Fate::Duplicated);
+            self.note(&frame, class, Fate::Duplicated, log);
             self.push(due, class, frame.clone());
         }
         self.push(due, class, frame);
         self.index += 1;
-        (None, entry)
+        None
     }
 
-    fn discard(
-        &mut self,
-        frame: Vec<u8>,
-        class: Class,
-        fate: Fate,
-    ) -> (Option<Vec<u8>>, Option<LogEntry>) {
-        self.index += 1;
+    /// Counts what happened to a frame and logs it.
+    fn note(&mut self, frame: &[u8], class: Class, fate: Fate, log: &mut Log) {
         self.counters.add(class, fate);
-        let entry = self.entry(&frame, class, fate);
-        (Some(frame), Some(entry))
+        log.push(self.entry(frame, class, fate));
     }
 
     fn entry(&self, frame: &[u8], class: Class, fate: Fate) -> LogEntry {

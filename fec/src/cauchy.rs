@@ -1,6 +1,7 @@
 //! The Cauchy matrix of scheme 1 (CREM, FEC Schemes): x_i = 255 - i for Repair Index i, y_j = j for
 //! source position j, C(i, j) = 1 / (x_i + y_j).
 
+use crate::arch::MAX_ROWS;
 use crate::gf;
 
 /// C(i, j) for Repair Index `index` and source position `position`; `None` where i + j >= 255, where
@@ -11,6 +12,55 @@ pub fn coefficient(index: u8, position: u8) -> Option<u8> {
         return None;
     }
     gf::inv((255 - index) ^ position)
+}
+
+/// x_i of a Repair Index.
+#[inline]
+pub(crate) const fn point(index: u8) -> u8 {
+    255 - index
+}
+
+/// C(i, j) for several indices, given by their points, and one position. A pair beyond the pole gets a
+/// value without meaning; callers have checked.
+#[inline]
+pub(crate) fn column(points: &[u8; MAX_ROWS], position: u8) -> [u8; MAX_ROWS] {
+    points.map(|point| gf::INV[usize::from(point ^ position)])
+}
+
+/// The inverse of the square matrix C(i, j) over `indices` (rows) and `positions` (columns), in closed
+/// form: row l of the result, of as many factors as there are indices, tells how the equations combine
+/// to unknown l. With x and y as above, A(z) the product of z + x over all indices and B(z) the product
+/// of z + y over all positions, the factor is A(y_l) B(x_i) / ((x_i + y_l) A'(x_i) B'(y_l)), where the
+/// primes leave out the own factor.
+///
+/// Indices are distinct, positions are distinct, both lists are of one length, and every coefficient
+/// exists.
+pub(crate) fn invert(indices: &[u8], positions: &[u8], inverse: &mut [u8]) {
+    // Logarithm of the product of z + f over `full`, divided by that over `partial` without z itself.
+    // Sums of 512 logarithms stay far below 2^32.
+    fn ratio(z: u8, full: impl Iterator<Item = u8>, partial: impl Iterator<Item = u8>) -> u32 {
+        let above: u32 = full.map(|f| gf::log(z ^ f)).sum();
+        let below: u32 = partial
+            .filter(|&p| p != z)
+            .map(|p| 255 - gf::log(z ^ p))
+            .sum();
+        (above + below) % 255
+    }
+    let xs = indices.iter().map(|&index| point(index));
+    let ys = positions.iter().copied();
+    let mut by_row = [0; 256];
+    for (log, x) in by_row.iter_mut().zip(xs.clone()) {
+        *log = ratio(x, ys.clone(), xs.clone());
+    }
+    for (row, y) in inverse
+        .chunks_exact_mut(indices.len().max(1))
+        .zip(ys.clone())
+    {
+        let own = ratio(y, xs.clone(), ys.clone());
+        for ((factor, x), log) in row.iter_mut().zip(xs.clone()).zip(by_row) {
+            *factor = gf::exp(own + log + 255 - gf::log(x ^ y));
+        }
+    }
 }
 
 /// Whether `m` ordinary symbols (indices 0 to m - 1) exist for blocks of `k` positions: k is
@@ -51,6 +101,28 @@ mod tests {
                 assert_eq!(coefficient(i, j).is_some(), exists);
                 if let Some(c) = coefficient(i, j) {
                     assert_eq!(c, galois_8::div(1, galois_8::add(255 - i, j)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn closed_form_is_the_inverse() {
+        for (indices, positions) in [
+            (vec![0], vec![0]),
+            (vec![3, 0, 9], vec![200, 7, 41]),
+            ((0..16).collect(), (100..116).collect()),
+            ((0..120).collect(), (0..120).rev().collect()),
+        ] {
+            let u = indices.len();
+            let mut inverse = vec![0; u * u];
+            invert(&indices, &positions, &mut inverse);
+            for (l, row) in inverse.chunks_exact(u).enumerate() {
+                for (column, &position) in positions.iter().enumerate() {
+                    let sum = row.iter().zip(&indices).fold(0, |sum, (&factor, &index)| {
+                        sum ^ gf::mul(factor, coefficient(index, position).unwrap_or(0))
+                    });
+                    assert_eq!(sum, u8::from(l == column), "u={u}");
                 }
             }
         }

@@ -8,17 +8,17 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::eliminate::Eliminator;
-use crate::encode::{PREFIX, add_length};
+use crate::encode::PREFIX;
 use crate::engine::Engine;
 use crate::payload::{Payload, Source};
 use crate::rank::Equation;
-use crate::{PositionSet, gf};
+use crate::{PositionSet, solve};
 
 /// The shortest UDP payload of a RoCEv2 packet: base transport header and ICRC (AMB-SYM-PAD).
 pub const MIN_PAYLOAD: usize = 16;
 
 /// Cache line: accumulators start on one.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// A repair symbol that the receiver holds.
 #[derive(Clone, Copy, Debug)]
@@ -126,10 +126,19 @@ pub enum Outcome<'s> {
 pub struct Scratch {
     max_unknowns: usize,
     max_t: usize,
-    eliminator: Eliminator,
-    columns: Vec<u8>,
-    accepted: Vec<u16>,
-    solved: Vec<(u8, Option<u16>)>,
+    pub(crate) eliminator: Eliminator,
+    /// Positions of the unknowns, ascending.
+    pub(crate) columns: Vec<u8>,
+    /// Places in the job of the symbols that are used.
+    pub(crate) accepted: Vec<u16>,
+    /// Rank of all symbols.
+    pub(crate) rank: usize,
+    /// Positions to deliver, with the output row of each that is determined.
+    pub(crate) solved: Vec<(u8, Option<u16>)>,
+    /// Factors by output row, then by accepted symbol.
+    pub(crate) matrix: Vec<u8>,
+    /// Accepted symbols that some output row needs.
+    pub(crate) needed: PositionSet,
     octets: Vec<u8>,
 }
 
@@ -145,19 +154,28 @@ impl Scratch {
             eliminator: Eliminator::with_capacity(max_unknowns, true),
             columns: Vec::with_capacity(256),
             accepted: Vec::with_capacity(max_unknowns),
+            rank: 0,
             solved: Vec::with_capacity(256),
+            matrix: Vec::with_capacity(max_unknowns * max_unknowns),
+            needed: PositionSet::EMPTY,
             octets: vec![0; 2 * max_unknowns * stride(max_t) + LINE],
         }
     }
 }
 
-/// Octets from one row to the next: a line that ends in the prefix, then the body.
-fn stride(t: usize) -> usize {
-    LINE + t.next_multiple_of(LINE)
+/// Octets from one row to the next: a line that ends in the prefix, then the body. Never a multiple of
+/// a kilooctet, so that rows do not compete for the same places in the cache.
+pub(crate) fn stride(t: usize) -> usize {
+    let octets = LINE + t.next_multiple_of(LINE);
+    if octets.is_multiple_of(1024) {
+        octets + LINE
+    } else {
+        octets
+    }
 }
 
 /// Prefix and body of one row.
-fn split_row(row: &mut [u8], t: usize) -> Option<(&mut [u8; PREFIX], &mut [u8])> {
+pub(crate) fn split_row(row: &mut [u8], t: usize) -> Option<(&mut [u8; PREFIX], &mut [u8])> {
     let symbol = row.get_mut(LINE - PREFIX..LINE - PREFIX + t)?;
     symbol.split_first_chunk_mut::<PREFIX>()
 }
@@ -222,114 +240,27 @@ impl Engine {
         job: &DecodeJob<'_>,
         scratch: &'s mut Scratch,
     ) -> Result<Decoded<'s>, DecodeError> {
-        let known = check(job, scratch)?;
-        set_up(job, &known, scratch)?;
-        let needed = find_solutions(job, scratch);
-        self.take_out_known(job, &known, &needed, scratch);
-        self.combine(job, scratch);
-        let (_, rows) = areas(&mut scratch.octets, scratch.accepted.len(), job.t);
+        let known = check(job, scratch.max_t)?;
+        list_unknowns(job, &known, scratch)?;
+        solve::find_solutions(job, scratch);
+        let (syndromes, rows) = areas(&mut scratch.octets, scratch.accepted.len(), job.t);
+        solve::take_out_known(self, job, &scratch.accepted, &scratch.needed, syndromes);
+        solve::combine_syndromes(
+            self,
+            job.t,
+            &scratch.matrix,
+            &scratch.needed,
+            syndromes,
+            rows,
+        );
         Ok(Decoded {
             t: job.t,
             min_payload: job.min_payload,
-            rank: scratch.eliminator.rank(),
+            rank: scratch.rank,
             unknowns: scratch.columns.len(),
             solved: &scratch.solved,
             rows,
         })
-    }
-
-    /// Phase one: into row n of the first area, the n-th accepted symbol without what the known
-    /// sources contributed to it.
-    fn take_out_known(
-        &self,
-        job: &DecodeJob<'_>,
-        known: &PositionSet,
-        needed: &PositionSet,
-        scratch: &mut Scratch,
-    ) {
-        let (area, _) = areas(&mut scratch.octets, scratch.accepted.len(), job.t);
-        let rows = area
-            .chunks_exact_mut(stride(job.t))
-            .zip(&scratch.accepted)
-            .enumerate();
-        for (n, (row, &at)) in rows {
-            let Some(symbol) = job.symbols.get(usize::from(at)) else {
-                continue;
-            };
-            let Some((prefix, body)) = split_row(row, job.t) else {
-                continue;
-            };
-            if !needed.contains(n as u8) {
-                continue;
-            }
-            copy_symbol(&symbol.octets, prefix, body);
-            if symbol.equation.set.minus(known) == symbol.equation.set {
-                continue;
-            }
-            for source in job.sources {
-                self.add_source(
-                    symbol.equation.factor(source.position),
-                    source,
-                    prefix,
-                    body,
-                );
-            }
-        }
-    }
-
-    fn add_source(
-        &self,
-        factor: u8,
-        source: &Source<'_>,
-        prefix: &mut [u8; PREFIX],
-        body: &mut [u8],
-    ) {
-        if factor == 0 {
-            return;
-        }
-        add_length(prefix, factor, source.payload.len());
-        for (offset, piece) in source.payload.pieces() {
-            if let Some(acc) = body.get_mut(offset..) {
-                self.kernels.mul_add(factor, piece, acc);
-            }
-        }
-    }
-
-    /// Phase two: into the second area, one row for each solved position.
-    fn combine(&self, job: &DecodeJob<'_>, scratch: &mut Scratch) {
-        let (area, out) = areas(&mut scratch.octets, scratch.accepted.len(), job.t);
-        let stride = stride(job.t);
-        for &(position, row) in &scratch.solved {
-            let Some(row) = row.map(usize::from) else {
-                continue;
-            };
-            let Some(column) = scratch.columns.iter().position(|&c| c == position) else {
-                continue;
-            };
-            let Some(factors) = scratch.eliminator.solution(column) else {
-                continue;
-            };
-            let Some(target) = out.get_mut(row * stride..(row + 1) * stride) else {
-                continue;
-            };
-            let Some((prefix, body)) = split_row(target, job.t) else {
-                continue;
-            };
-            *prefix = [0; PREFIX];
-            body.fill(0);
-            for (&factor, syndrome) in factors.iter().zip(area.chunks_exact_mut(stride)) {
-                let Some((p, b)) = split_row(syndrome, job.t) else {
-                    continue;
-                };
-                if factor != 0 {
-                    prefix
-                        .iter_mut()
-                        .zip(p)
-                        .for_each(|(acc, octet)| *acc ^= gf::mul(factor, *octet));
-                    self.kernels.mul_add(factor, b, body);
-                }
-            }
-        }
     }
 }
 
@@ -337,14 +268,14 @@ impl Engine {
 fn areas(octets: &mut [u8], rows: usize, t: usize) -> (&mut [u8], &mut [u8]) {
     let start = octets.as_ptr().align_offset(LINE).min(LINE);
     let size = rows * stride(t);
-    let aligned = octets.get_mut(start..start + 2 * size).unwrap_or(&mut []);
+    let aligned = octets.get_mut(start..start + 2 * size).unwrap_or_default();
     let half = aligned.len() / 2;
     aligned.split_at_mut(half)
 }
 
 /// Checks everything that later steps rely on; returns the known positions.
-fn check(job: &DecodeJob<'_>, scratch: &Scratch) -> Result<PositionSet, DecodeError> {
-    if job.t <= PREFIX || job.t > scratch.max_t {
+fn check(job: &DecodeJob<'_>, max_t: usize) -> Result<PositionSet, DecodeError> {
+    if job.t <= PREFIX || job.t > max_t {
         return Err(DecodeError::SymbolLength);
     }
     let mut known = PositionSet::EMPTY;
@@ -371,8 +302,8 @@ fn check(job: &DecodeJob<'_>, scratch: &Scratch) -> Result<PositionSet, DecodeEr
     Ok(known)
 }
 
-/// Numbers the unknowns and picks independent symbols.
-fn set_up(
+/// Numbers the unknowns: those to deliver, and whatever else the symbols depend on.
+fn list_unknowns(
     job: &DecodeJob<'_>,
     known: &PositionSet,
     scratch: &mut Scratch,
@@ -386,54 +317,7 @@ fn set_up(
     if unknowns > scratch.max_unknowns {
         return Err(DecodeError::TooManyUnknowns { unknowns });
     }
-    scratch.eliminator.reset(unknowns, true);
-    scratch.accepted.clear();
-    for (at, symbol) in job.symbols.iter().enumerate().take(usize::from(u16::MAX)) {
-        let columns = &scratch.columns;
-        if scratch
-            .eliminator
-            .insert(|c| symbol.equation.factor(columns[c]))
-        {
-            scratch.accepted.push(at as u16);
-        }
-    }
     Ok(())
-}
-
-/// Lists the positions to deliver with the output row of each solved one; returns which accepted
-/// symbols these need.
-fn find_solutions(job: &DecodeJob<'_>, scratch: &mut Scratch) -> PositionSet {
-    scratch.solved.clear();
-    let mut needed = PositionSet::EMPTY;
-    let mut rows = 0;
-    for position in job.unknown.iter() {
-        let column = scratch.columns.iter().position(|&c| c == position);
-        let solution = column.and_then(|column| scratch.eliminator.solution(column));
-        let row = solution.map(|factors| {
-            let used = factors.iter().enumerate().filter(|(_, f)| **f != 0);
-            used.for_each(|(n, _)| _ = needed.insert(n as u8));
-            rows += 1;
-            rows - 1
-        });
-        scratch.solved.push((position, row));
-    }
-    needed
-}
-
-fn copy_symbol(octets: &Payload<'_>, prefix: &mut [u8; PREFIX], body: &mut [u8]) {
-    for (offset, piece) in octets.pieces() {
-        let lead = PREFIX.saturating_sub(offset).min(piece.len());
-        let (head, tail) = piece.split_at(lead);
-        prefix
-            .iter_mut()
-            .skip(offset)
-            .zip(head)
-            .for_each(|(p, h)| *p = *h);
-        let at = (offset + lead).saturating_sub(PREFIX);
-        if let Some(target) = body.get_mut(at..at + tail.len()) {
-            target.copy_from_slice(tail);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Tests of decoding: losses, partial sets, late arrivals, absent positions, partial solving, bad input.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::{EncodeJob, Row, Scheme, rank};
+use crate::{EncodeJob, Isa, Row, Scheme, rank};
 use proptest::prelude::*;
 
 /// A block as a sender holds it: payloads by position.
@@ -61,6 +61,13 @@ impl Block {
         Engine::detect().encode(&mut [EncodeJob::new(scheme, &mut rows, &sources, true).unwrap()]);
         (Equation { scheme, index, set }, octets)
     }
+}
+
+/// One engine for each instruction set of this processor.
+fn engines() -> impl Iterator<Item = Engine> {
+    Isa::ALL
+        .into_iter()
+        .filter_map(|isa| Engine::with_isa(isa).ok())
 }
 
 fn held(symbols: &[(Equation, Vec<u8>)]) -> Vec<Symbol<'_>> {
@@ -372,21 +379,23 @@ proptest! {
         let unknown = case.lost.minus(&case.late);
         let sources = block.sources(|p| !unknown.contains(p));
         let mut scratch = Scratch::new(64, 150);
-        let decoded = Engine::detect().decode(&job(case.t, &sources, &symbols, unknown), &mut scratch);
-        let decoded = decoded.unwrap();
-        prop_assert_eq!(decoded.rank(), rank(symbols.iter().map(|s| s.equation), unknown));
-        let mut restored = 0;
-        for (position, outcome) in decoded.outcomes() {
-            match outcome {
-                Outcome::Restored(payload) => {
-                    prop_assert_eq!(payload, block.payload(position));
-                    restored += 1;
+        let job = job(case.t, &sources, &symbols, unknown);
+        for engine in engines() {
+            let decoded = engine.decode(&job, &mut scratch).unwrap();
+            prop_assert_eq!(decoded.rank(), rank(symbols.iter().map(|s| s.equation), unknown));
+            let mut restored = 0;
+            for (position, outcome) in decoded.outcomes() {
+                match outcome {
+                    Outcome::Restored(payload) => {
+                        prop_assert_eq!(payload, block.payload(position));
+                        restored += 1;
+                    }
+                    Outcome::Undetermined => prop_assert!(!decoded.is_complete()),
+                    Outcome::BadSymbol => prop_assert!(false),
                 }
-                Outcome::Undetermined => prop_assert!(!decoded.is_complete()),
-                Outcome::BadSymbol => prop_assert!(false),
             }
+            prop_assert!(restored <= decoded.rank());
         }
-        prop_assert!(restored <= decoded.rank());
     }
 
     /// As many ordinary symbols as losses always suffice.
@@ -406,10 +415,12 @@ proptest! {
         let symbols = held(&symbols);
         let sources = block.sources(|p| !unknown.contains(p));
         let mut scratch = Scratch::new(16, 40);
-        let decoded = Engine::detect().decode(&job(40, &sources, &symbols, unknown), &mut scratch).unwrap();
-        prop_assert!(decoded.is_complete());
-        for (position, outcome) in decoded.outcomes() {
-            prop_assert_eq!(outcome, Outcome::Restored(block.payload(position)));
+        for engine in engines() {
+            let decoded = engine.decode(&job(40, &sources, &symbols, unknown), &mut scratch).unwrap();
+            prop_assert!(decoded.is_complete());
+            for (position, outcome) in decoded.outcomes() {
+                prop_assert_eq!(outcome, Outcome::Restored(block.payload(position)));
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod arch;
 pub mod cauchy;
+mod combine;
 mod decode;
 mod eliminate;
 mod encode;
@@ -25,6 +26,7 @@ mod rank;
 mod recycle;
 mod scheme;
 mod set;
+mod solve;
 
 pub use decode::{DecodeError, DecodeJob, Decoded, MIN_PAYLOAD, Outcome, Scratch, Symbol};
 pub use encode::{EncodeError, EncodeJob, PREFIX, Row};

@@ -23,6 +23,14 @@ impl<'a> Payload<'a> {
         self.len() == 0
     }
 
+    /// The first piece that is not empty; empty if there is none.
+    pub(crate) fn first_piece(&self) -> &'a [u8] {
+        match *self {
+            Self::Whole(octets) => octets,
+            Self::Parts(_) => self.pieces().next().map_or(&[], |(_, piece)| piece),
+        }
+    }
+
     /// The non-empty pieces, each with its offset in the string.
     pub fn pieces(&self) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
         let (whole, parts): (&'a [u8], &'a [&'a [u8]]) = match *self {

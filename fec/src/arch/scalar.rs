@@ -1,18 +1,41 @@
-//! The portable kernel: one table row per factor. It is the oracle that every other kernel is tested
-//! against, so it stays as plain as it can be.
+//! The portable kernel: one table row per factor, one source and one row at a time. It is the oracle
+//! that every other kernel is tested against, so it stays as plain as it can be.
 
+use super::group::{Call, Table, table};
 use crate::gf::MUL;
 
-/// acc ^= factor * src over the octets that both have.
-pub(super) fn mul_add(factor: u8, src: &[u8], acc: &mut [u8]) {
+/// The portable kernels; all shapes are the same function.
+pub(super) static TABLE: Table = table!(entry, 8 8 4 4 2);
+
+/// # Safety
+/// As [`super::group::GroupFn`].
+unsafe fn entry<const M: usize, const G: usize, const OVERWRITE: bool, const PREFETCH: bool>(
+    call: &Call,
+) {
+    for (&row, factors) in call.rows.iter().zip(&call.factors).take(M) {
+        // SAFETY: the caller vouches for `len` octets that nothing else of the call aliases.
+        let row = unsafe { core::slice::from_raw_parts_mut(row, call.len) };
+        if OVERWRITE {
+            row.fill(0);
+        }
+        for (&source, &factor) in call.sources.iter().zip(factors).take(G) {
+            // SAFETY: the caller vouches for `len` readable octets.
+            let source = unsafe { core::slice::from_raw_parts(source, call.len) };
+            mul_add(factor, source, row);
+        }
+    }
+}
+
+/// acc += factor * source over the octets that both have.
+fn mul_add(factor: u8, source: &[u8], acc: &mut [u8]) {
     match factor {
         0 => {}
-        1 => acc.iter_mut().zip(src).for_each(|(a, s)| *a ^= s),
+        1 => acc.iter_mut().zip(source).for_each(|(a, s)| *a ^= s),
         _ => {
-            let row = &MUL[usize::from(factor)];
+            let products = &MUL[usize::from(factor)];
             acc.iter_mut()
-                .zip(src)
-                .for_each(|(a, &s)| *a ^= row[usize::from(s)]);
+                .zip(source)
+                .for_each(|(a, &s)| *a ^= products[usize::from(s)]);
         }
     }
 }

@@ -44,6 +44,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/shim.h");
     println!("cargo:rerun-if-changed=src/shim.c");
     println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
+    println!("cargo:rerun-if-env-changed=PKG_CONFIG_LIBDIR");
 
     let version = pkg_config("--modversion");
     println!("cargo:rustc-env=DPDK_SYS_BUILT_AGAINST={}", version.trim());

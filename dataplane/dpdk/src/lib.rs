@@ -47,22 +47,28 @@ mod clock;
 mod eal;
 mod error;
 pub mod iface;
+mod lcore;
 mod lifetime;
 mod log;
 mod mbuf;
 mod mempool;
 mod port;
+mod queue;
+mod segment;
 pub mod thread;
 pub mod vdev;
 
 pub use batch::{BURST, Batch, Drain};
 pub use clock::{Clock, TimeSource, rdtsc};
-pub use eal::{Eal, EalConfig, Iova, LcoreGuard, Memory, Registrar, free_hugepage_mb};
+pub use eal::{Eal, EalConfig, Iova, Memory, free_hugepage_mb};
 pub use error::{Errno, Error};
+pub use lcore::{LcoreGuard, Registrar};
 pub use log::{LogLevel, LogSink};
-pub use mbuf::{HEADROOM, Mbuf, MbufError, Segments};
+pub use mbuf::{HEADROOM, Mbuf, MbufError};
 pub use mempool::{Mempool, MempoolConfig};
-pub use port::{Link, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+pub use port::{Link, Port, PortConfig, PortInfo, PortStats};
+pub use queue::{RxQueue, TxQueue};
+pub use segment::Segments;
 pub use vdev::Vdev;
 
 /// The DPDK release that runs, as it calls itself.

@@ -35,6 +35,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_(rx|tx)_queue_setup",
     "rte_eth_promiscuous_(enable|disable|get)",
     "rte_eth_macaddr_get",
+    "rte_eth_dev_(set|get)_mtu",
     "rte_eth_stats_(get|reset)",
     "rte_pktmbuf_(pool_create|clone|free_bulk)",
     "rte_mempool_(free|avail_count|in_use_count)",

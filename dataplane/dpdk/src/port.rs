@@ -272,6 +272,31 @@ impl Port {
         })
     }
 
+    /// The MTU that the driver goes by, in octets of IP. af_packet does not go by it: see
+    /// [`crate::vdev::af_packet`].
+    ///
+    /// # Errors
+    /// [`Error::Port`].
+    pub fn mtu(&self) -> Result<u16, Error> {
+        let mut mtu = 0;
+        let mark = log::mark();
+        // SAFETY: the pointer is to a live local.
+        let ret = unsafe { dpdk_sys::rte_eth_dev_get_mtu(self.inner.id, &raw mut mtu) };
+        self.inner.done("rte_eth_dev_get_mtu", ret, mark)?;
+        Ok(mtu)
+    }
+
+    /// Sets the driver's MTU (and with a tap that of the kernel interface), while the port runs.
+    ///
+    /// # Errors
+    /// [`Error::Port`] where the driver refuses: af_packet always does above 1500.
+    pub fn set_mtu(&mut self, mtu: u16) -> Result<(), Error> {
+        self.inner.call("rte_eth_dev_set_mtu", |id| {
+            // SAFETY: takes two numbers.
+            unsafe { dpdk_sys::rte_eth_dev_set_mtu(id, mtu) }
+        })
+    }
+
     /// Whether frames for any address are received.
     ///
     /// # Errors

@@ -155,8 +155,13 @@ pub fn af_packet_room(mtu: u16) -> u16 {
 /// A kernel TAP interface `iface` whose frames come and go through the port; made with the port and
 /// gone with the process. `mac` is its address; `None` draws one.
 ///
-/// The driver wakes itself by a realtime signal per received frame: threads that should not be
-/// interrupted call [`crate::thread::block_realtime_signals`].
+/// Traps:
+/// - The driver wakes itself by a realtime signal per received frame: threads that should not be
+///   interrupted call [`crate::thread::block_realtime_signals`].
+/// - It goes by its own MTU, 1500 at first ([`crate::Port::set_mtu`]); DPDK 22.11 takes no more than
+///   1504. A longer frame is not taken by `burst`, and what stands behind it in the batch is not either:
+///   drop what stays.
+/// - It keeps an mbuf per receive descriptor: give it few ([`crate::PortConfig::rx_descriptors`]).
 pub fn tap(name: &str, iface: &str, mac: Option<[u8; 6]>) -> Vdev {
     let mac = mac.map_or(String::new(), |m| {
         format!(

@@ -271,11 +271,12 @@ fn tap_on_a_thread_of_its_own(w: &World) {
         rx_descriptors: 128,
         ..PortConfig::default()
     };
-    let port = Port::open(&w.eal, "net_tap0", &ports, &pool).unwrap();
+    let mut port = Port::open(&w.eal, "net_tap0", &ports, &pool).unwrap();
     assert_eq!(port.mac().unwrap(), TAP_MAC);
     ip("addr add 192.0.2.1/24 dev crem0");
     ip("link set crem0 up");
     let (mut rx, mut tx) = (port.rx_queue(0).unwrap(), port.tx_queue(0).unwrap());
+    tap_goes_by_its_mtu(&mut port, &mut tx, &pool);
     let polls = thread::spawn(move || answer_one_ping(&mut rx, &mut tx, &pool));
     let ping = Command::new("ping")
         .args(["-c", "1", "-W", "2", "192.0.2.9"])
@@ -285,6 +286,24 @@ fn tap_on_a_thread_of_its_own(w: &World) {
     let said = String::from_utf8_lossy(&ping.stdout);
     assert!(ping.status.success(), "{said}");
     assert!(port.stats().unwrap().rx_packets >= 2);
+}
+
+/// A frame that is too long is not taken, and neither is what comes behind it.
+fn tap_goes_by_its_mtu(port: &mut Port, tx: &mut TxQueue, pool: &Mempool) {
+    assert_eq!(port.mtu(), Ok(1500));
+    port.set_mtu(1400).unwrap();
+    assert_eq!(
+        (port.mtu(), crem_dpdk::iface::mtu("crem0")),
+        (Ok(1400), Ok(1400))
+    );
+    let mut batch = Batch::<2>::new();
+    batch.push(pool.alloc_from(&[0; 1500]).unwrap()).unwrap();
+    batch.push(pool.alloc_from(&[0; 60]).unwrap()).unwrap();
+    assert_eq!((tx.burst(&mut batch), batch.len()), (0, 2));
+    batch.drop_front(1);
+    assert_eq!((tx.burst(&mut batch), batch.len()), (1, 0));
+    assert!(port.set_mtu(u16::MAX).is_err());
+    port.set_mtu(1500).unwrap();
 }
 
 const PEER_MAC: [u8; 6] = [0x02, 0xc4, 0xe3, 0, 0, 9];

@@ -16,12 +16,6 @@ const MIN_OF_LOSSLESS: f64 = 0.8;
 /// How far bare may be from the formula.
 const FORMULA_WITHIN: f64 = 0.3;
 
-/// Scenario texts that are part of the program.
-#[cfg(test)]
-pub(crate) fn texts() -> [&'static str; 1] {
-    [DEMO]
-}
-
 /// Runs the demonstration, prints the table and saves `demo.json`. True if every target was met.
 ///
 /// # Errors

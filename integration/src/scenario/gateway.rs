@@ -77,7 +77,10 @@ impl Gateway {
         let mut all = Table::new();
         all.insert("worker".into(), table("idle", "sleep".into()));
         all.insert("memory".into(), table("pool_frames", POOL_FRAMES.into()));
-        all.insert("status".into(), table("socket", self.socket.display().to_string().into()));
+        all.insert(
+            "status".into(),
+            table("socket", self.socket.display().to_string().into()),
+        );
         all
     }
 
@@ -215,19 +218,23 @@ fn table(key: &str, value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::run::prepared;
     use super::*;
 
     #[test]
-    fn documents_are_legal() {
-        for text in super::super::demo::texts() {
-            let scenario = Scenario::parse(text).unwrap();
-            for host in [Host::A, Host::B] {
-                for mode in [Mode::Passthrough, Mode::Active] {
-                    let text = document(&scenario, host, mode).to_string();
-                    let read = crem_api::parse(&text, crem_api::Syntax::Toml);
-                    assert!(read.is_ok(), "{text}\n{read:?}");
-                }
+    fn every_scenario_makes_legal_documents() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        let mut read = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let scenario = Scenario::load(&entry.unwrap().path()).unwrap();
+            for (host, mode) in [(Host::A, Mode::Passthrough), (Host::B, Mode::Active)] {
+                let scenario = prepared(&scenario, mode);
+                let text = document(&scenario, host, mode).to_string();
+                let result = crem_api::parse(&text, crem_api::Syntax::Toml);
+                assert!(result.is_ok(), "{text}\n{result:?}");
+                read += 1;
             }
         }
+        assert!(read > 10);
     }
 }

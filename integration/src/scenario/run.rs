@@ -118,7 +118,7 @@ pub fn run(context: &Context, scenario: &Scenario, mode: Mode) -> Result<RunRepo
 }
 
 /// The scenario as it is in a mode.
-fn prepared(scenario: &Scenario, mode: Mode) -> Scenario {
+pub(crate) fn prepared(scenario: &Scenario, mode: Mode) -> Scenario {
     let mut scenario = scenario.clone();
     if scenario.wan.crem_port == 0 {
         scenario.wan.crem_port = CREM_PORT;

@@ -106,6 +106,8 @@ pub struct Source {
 pub struct Datagram {
     /// Source address and port.
     pub from: SocketAddr,
+    /// Destination address.
+    pub destination: IpAddr,
     /// It was sent to a host that we serve, not to us.
     pub to_served: bool,
     /// Offset of the UDP payload in the frame.
@@ -138,7 +140,8 @@ pub enum Verdict {
 }
 
 impl View {
-    fn serves(&self, address: IpAddr) -> bool {
+    /// Whether a host with this address is behind the LAN port.
+    pub fn serves(&self, address: IpAddr) -> bool {
         self.served.iter().any(|p| p.contains(address))
     }
 
@@ -263,6 +266,7 @@ fn datagram(parsed: &Parsed, to_served: bool) -> Option<Datagram> {
     let (ip, udp) = (parsed.ip.as_ref()?, parsed.udp.as_ref()?);
     Some(Datagram {
         from: SocketAddr::new(ip.source, udp.source),
+        destination: ip.destination,
         to_served,
         payload_off: udp.payload_off,
         payload_len: udp.payload_len,

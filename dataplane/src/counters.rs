@@ -142,10 +142,10 @@ pub struct Messages {
     malformed: [u64; ParseError::ALL.len()],
     /// Datagrams with a wrong UDP checksum.
     pub checksum: u64,
-    /// HELLO to hosts that we serve, taken in their stead.
+    /// HELLO and PATH_REPORT to hosts that we serve, taken in their stead.
     pub intercepted: u64,
-    /// HELLO from outside `allowed_peers`.
-    pub not_allowed: u64,
+    /// HELLO for flows to hosts that we do not serve.
+    pub not_served: u64,
     /// Other messages to hosts that we serve: they stop at the boundary.
     pub boundary: u64,
     /// Datagrams on the CREM port that pass between others.
@@ -186,7 +186,7 @@ impl Messages {
         }
         f("checksum", self.checksum);
         f("intercepted", self.intercepted);
-        f("not_allowed", self.not_allowed);
+        f("not_served", self.not_served);
         f("boundary", self.boundary);
         f("transit", self.transit);
         f("off", self.off);

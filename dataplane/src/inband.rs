@@ -138,6 +138,11 @@ impl<P: Platform> Inband<P> {
         Some((mac, self.side_of(mac)))
     }
 
+    /// All next hops known.
+    pub fn next_hops(&self) -> impl Iterator<Item = (IpAddr, [u8; 6])> + '_ {
+        self.hops.iter().map(|(peer, mac)| (*peer, mac.0))
+    }
+
     /// Whether the kernel may be asked for another next hop now.
     pub fn may_ask(&mut self, now: Instant) -> bool {
         let may = self.ask_police.take(now);

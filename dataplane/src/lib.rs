@@ -9,14 +9,24 @@
 //! (`crem-fec`), REST, TLS, and files but the config document.
 #![forbid(unsafe_code)]
 
+pub mod aux;
 pub mod buffer;
 pub mod classify;
 pub mod code;
+pub mod core_config;
 pub mod counters;
 pub mod dpdk;
 pub mod emit;
+mod flows;
 pub mod inband;
+pub mod machine;
+mod messages;
 pub mod order;
+pub mod protect;
 pub mod restore;
+pub mod segment;
 pub mod slots;
+pub mod snapshot;
+pub mod start;
 pub mod tx;
+pub mod worker;

@@ -103,6 +103,12 @@ pub struct RepairQueue<B> {
     out: Vec<B>,
 }
 
+impl<B: Buffer> Default for RepairQueue<B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<B: Buffer> RepairQueue<B> {
     /// Nothing waits.
     pub fn new() -> Self {
@@ -146,9 +152,9 @@ impl<B: Buffer> RepairQueue<B> {
         }
     }
 
-    /// Messages that wait.
-    pub fn len(&self) -> usize {
-        self.queue.len()
+    /// Whether no message waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 }
 
@@ -228,7 +234,7 @@ mod tests {
         repairs.push(repair(10, Instant(500)), &mut drops);
         let age = |_| Duration::from_nanos(1000);
         repairs.send(Instant(900), age, &mut egress, &mut drops, &mut coding);
-        assert_eq!(repairs.len(), 2);
+        assert_eq!(repairs.queue.len(), 2);
         egress.device.room = None;
         repairs.send(Instant(1200), age, &mut egress, &mut drops, &mut coding);
         assert_eq!(numbers(&egress.device.sent), [1, 10]);
@@ -249,7 +255,7 @@ mod tests {
                 &mut drops,
             );
         }
-        assert_eq!((repairs.len(), drops.repair_queue), (REPAIRS, 1));
+        assert_eq!((repairs.queue.len(), drops.repair_queue), (REPAIRS, 1));
         assert_eq!(repairs.queue.front().unwrap().born, Instant(1));
     }
 }

@@ -154,6 +154,8 @@ pub struct Policy {
     pub m_min: u8,
     /// Most ordinary repair symbols a block.
     pub m_max: u8,
+    /// Repair symbols a block that are not exceeded while losses look like congestion.
+    pub m_cong: u8,
     /// Residual failure probability of a block that m is chosen for.
     pub epsilon: f64,
     /// Loss rate assumed before the first report.
@@ -182,6 +184,7 @@ impl Default for Policy {
             k: 32,
             m_min: 0,
             m_max: 8,
+            m_cong: 1,
             epsilon: 1e-4,
             initial_loss: 0.0,
             hold_ns: Hold::Auto,
@@ -413,6 +416,7 @@ impl Policy {
         let k = t.or("k", d.k, |n| n.integer(1..=128));
         let m_min = t.or("m_min", d.m_min, |n| n.integer(0..=128));
         let m_max = t.or("m_max", d.m_max, |n| n.integer(0..=128));
+        let m_cong = t.or("m_cong", d.m_cong, |n| n.integer(0..=128));
         let epsilon = t.or("epsilon", d.epsilon, |n| n.number(1e-12..=0.5));
         let initial_loss = t.or("initial_loss", d.initial_loss, |n| n.number(0.0..=0.5));
         let hold_ns = t.or("hold_ns", d.hold_ns, read_hold);
@@ -433,6 +437,7 @@ impl Policy {
             k: k?,
             m_min: m_min?,
             m_max: m_max?,
+            m_cong: m_cong?,
             epsilon: epsilon?,
             initial_loss: initial_loss?,
             hold_ns: hold_ns?,

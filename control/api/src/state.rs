@@ -152,7 +152,7 @@ pub struct Flow {
     /// Parameters in force, once agreed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Parameters>,
-    /// Counters of the flow.
+    /// Counts of the flow, and estimates whose names carry their unit.
     #[serde(default)]
     pub counters: Named,
 }
@@ -160,10 +160,6 @@ pub struct Flow {
 /// Coding parameters of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Config ID.
-    pub config_id: u8,
-    /// FEC scheme.
-    pub scheme: u8,
     /// Packets of a block.
     pub k: u8,
     /// Ordinary repair symbols of a block.

@@ -1,0 +1,149 @@
+//! From snapshots of numbers to state documents.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crem_api::protocol::{Body, Get, MAX_FLOWS, Reply};
+use crem_api::state::{
+    Counters, Flow, Flows, InbandStatus, Named, Parameters, PeerStatus, PortStatus, Role,
+    SegmentCounters, SegmentStatus, Status,
+};
+use crem_core::packet::PsnSpace;
+use crem_wire::frame::Mac;
+
+use crate::snapshot::{FlowSnapshot, SegmentSnapshot, Snapshot};
+
+/// What stays the same while the process runs.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Version of the program.
+    pub version: String,
+    /// Segments in the order of the document.
+    pub segments: Vec<AboutSegment>,
+}
+
+/// The same of one segment.
+#[derive(Clone, Debug)]
+pub struct AboutSegment {
+    /// Id.
+    pub id: String,
+    /// LAN device and MTU.
+    pub lan: (String, u32),
+    /// WAN device and MTU.
+    pub wan: (String, u32),
+    /// In-band station.
+    pub inband: Option<InbandStatus>,
+    /// Configured peers.
+    pub peers: Vec<IpAddr>,
+}
+
+/// The answer to a request.
+pub(super) fn reply(about: &About, snapshot: &Snapshot, get: Get) -> Reply {
+    let body = match get {
+        Get::Status => Body::Status(status(about, snapshot)),
+        Get::Counters => Body::Counters(counters(about, snapshot)),
+        Get::Flows => Body::Flows(flows(about, snapshot)),
+    };
+    Reply::new(snapshot.at_ns / 1_000_000, body)
+}
+
+fn each<'a>(
+    about: &'a About,
+    snapshot: &'a Snapshot,
+) -> impl Iterator<Item = (&'a AboutSegment, &'a SegmentSnapshot)> {
+    about.segments.iter().zip(&snapshot.segments)
+}
+
+fn status(about: &About, snapshot: &Snapshot) -> Status {
+    let segments = each(about, snapshot).map(|(a, s)| (a.id.clone(), segment(a, s, snapshot)));
+    Status {
+        version: about.version.clone(),
+        pid: std::process::id(),
+        uptime_ms: snapshot.at_ns / 1_000_000,
+        segments: segments.collect(),
+    }
+}
+
+fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> SegmentStatus {
+    let port = |(device, mtu): &(String, u32), link_up| PortStatus {
+        device: device.clone(),
+        link_up,
+        mtu: *mtu,
+    };
+    let mut peers: BTreeMap<IpAddr, PeerStatus> =
+        about.peers.iter().map(|peer| (*peer, PeerStatus::default())).collect();
+    for (peer, mac) in &s.next_hops {
+        peers.insert(*peer, PeerStatus { next_hop_mac: Some(Mac(*mac).to_string()) });
+    }
+    SegmentStatus {
+        mode: if s.active { "active" } else { "passthrough" }.to_owned(),
+        mode_reason: s.off_reason.map(str::to_owned),
+        lan: port(&about.lan, s.lan_up),
+        wan: port(&about.wan, s.wan_up),
+        inband: about.inband.clone(),
+        peers,
+        loops: snapshot.loops,
+        busy_loops: snapshot.busy_loops,
+        buffers_used: u64::from(snapshot.buffers.0),
+        buffers_total: u64::from(snapshot.buffers.1),
+    }
+}
+
+fn counters(about: &About, snapshot: &Snapshot) -> Counters {
+    let segments = each(about, snapshot).map(|(a, s)| (a.id.clone(), segment_counters(s)));
+    Counters { segments: segments.collect() }
+}
+
+fn segment_counters(s: &SegmentSnapshot) -> SegmentCounters {
+    let c = &s.counters;
+    let mut messages = Named::new();
+    c.messages.for_each(|name, value| {
+        messages.insert(name.to_owned(), value);
+    });
+    SegmentCounters {
+        lan: named(|f| c.lan.for_each(f)),
+        wan: named(|f| c.wan.for_each(f)),
+        drops: named(|f| c.drops.for_each(f)),
+        messages,
+        csf: named(|f| s.csf.iter().for_each(|(name, value)| f(name, *value))),
+        crf: named(|f| s.crf.iter().for_each(|(name, value)| f(name, *value))),
+        coding: named(|f| c.coding.for_each(f)),
+        inband: named(|f| c.inband.for_each(f)),
+    }
+}
+
+fn named(walk: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Named {
+    let mut all = Named::new();
+    walk(&mut |name, value| {
+        all.insert(name.to_owned(), value);
+    });
+    all
+}
+
+fn flows(about: &About, snapshot: &Snapshot) -> Flows {
+    let all = snapshot.flows.as_deref().unwrap_or_default();
+    let flows = all.iter().take(MAX_FLOWS).filter_map(|f| flow(about, f)).collect();
+    let left_out = u64::try_from(all.len().saturating_sub(MAX_FLOWS)).unwrap_or(u64::MAX);
+    Flows { flows, left_out }
+}
+
+fn flow(about: &About, f: &FlowSnapshot) -> Option<Flow> {
+    let segment = about.segments.get(f.segment)?.id.clone();
+    let space = match f.key.space {
+        PsnSpace::Requests => "requests",
+        PsnSpace::Responses => "responses",
+    };
+    Some(Flow {
+        segment,
+        role: if f.is_sender { Role::Csf } else { Role::Crf },
+        source: f.key.source,
+        destination: f.key.destination,
+        qp: f.key.qp.get(),
+        space: space.to_owned(),
+        state: f.state.clone(),
+        reason: f.reason.clone(),
+        flow_id: f.flow_id,
+        parameters: f.parameters.map(|(k, m, t)| Parameters { k, m, t }),
+        counters: f.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+    })
+}

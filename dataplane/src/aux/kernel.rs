@@ -1,0 +1,336 @@
+//! The in-band interfaces in the kernel: addresses, MTU, what is switched off on them, and the
+//! neighbours that peers are reached through. Resolution is the kernel's: we ask for it and watch.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
+use tokio::sync::mpsc::Receiver;
+
+use crate::aux::KernelStation;
+use crate::snapshot::{NextHop, Wanted};
+
+/// How often known next hops are refreshed and the neighbour table is read in full, in case a
+/// notification was lost.
+const REFRESH: Duration = Duration::from_secs(2);
+/// Next hops asked for in all: a bound on what messages of others can make us ask.
+const MAX_WANTED: usize = 4096;
+/// Routing table of the first in-band interface; each has its own, so that a default route there is
+/// nobody else's.
+const FIRST_TABLE: u32 = 4801;
+/// Longest interface name.
+const NAME: usize = 15;
+
+/// The name of a segment's in-band interface.
+pub fn interface_name(segment: &str) -> String {
+    let name = format!("crem-{segment}");
+    if name.len() <= NAME {
+        return name;
+    }
+    let hash = segment.bytes().fold(0x811c_9dc5_u32, |h, b| {
+        (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
+    });
+    format!("crem-{hash:08x}")
+}
+
+struct Interface {
+    station: KernelStation,
+    index: u32,
+}
+
+/// The kernel's side of all segments.
+pub(super) struct Kernel {
+    handle: Option<Handle>,
+    changes: Option<Changes>,
+    interfaces: Vec<Interface>,
+    /// Next hop of each peer that is wanted: interface number, next hop, peer.
+    wanted: HashSet<(usize, IpAddr, IpAddr)>,
+    known: HashMap<(usize, IpAddr), [u8; 6]>,
+}
+
+type Changes = futures::channel::mpsc::UnboundedReceiver<(
+    rtnetlink::packet_core::NetlinkMessage<RouteNetlinkMessage>,
+    rtnetlink::sys::SocketAddr,
+)>;
+
+impl Kernel {
+    /// Sets all interfaces up.
+    pub(super) async fn set_up(stations: Vec<KernelStation>) -> io::Result<Self> {
+        let mut kernel = Self {
+            handle: None,
+            changes: None,
+            interfaces: Vec::new(),
+            wanted: HashSet::new(),
+            known: HashMap::new(),
+        };
+        if stations.is_empty() {
+            return Ok(kernel);
+        }
+        let (connection, handle, changes) =
+            rtnetlink::new_multicast_connection(&[MulticastGroup::Neigh])?;
+        tokio::spawn(connection);
+        for station in stations {
+            let name = station.interface.clone();
+            let fail = |e: io::Error| io::Error::other(format!("in-band interface {name}: {e}"));
+            kernel.interfaces.push(set_up_one(&handle, station).await.map_err(fail)?);
+        }
+        kernel.handle = Some(handle);
+        kernel.changes = Some(changes);
+        for number in 0..kernel.interfaces.len() {
+            let peers = kernel.interfaces[number].station.peers.clone();
+            for peer in peers {
+                kernel.want(number, peer);
+            }
+        }
+        Ok(kernel)
+    }
+
+    /// Resolves what is wanted and reports every change, until the worker is gone.
+    pub(super) async fn run(mut self, mut wanted: Receiver<Wanted>, found: SyncSender<NextHop>) {
+        let (Some(handle), Some(mut changes)) = (self.handle.take(), self.changes.take()) else {
+            // Nothing to watch; nothing will be wanted either.
+            while wanted.recv().await.is_some() {}
+            return;
+        };
+        let mut refresh = tokio::time::interval(REFRESH);
+        loop {
+            tokio::select! {
+                change = changes.next() => match change {
+                    Some((message, _)) => self.take_change(message.payload, &found),
+                    None => {
+                        tracing::error!("rtnetlink ended; next hops are no longer watched");
+                        return;
+                    }
+                },
+                want = wanted.recv() => match want {
+                    Some(Wanted { segment, peer }) => {
+                        let number = self.interfaces.iter().position(|i| i.station.segment == segment);
+                        if let Some((index, hop)) = number.and_then(|n| self.want(n, peer)) {
+                            resolve(&handle, index, hop).await;
+                        }
+                    }
+                    None => return,
+                },
+                _ = refresh.tick() => self.refresh(&handle, &found).await,
+            }
+        }
+    }
+
+    /// Notes that a peer is wanted; gives interface index and next hop.
+    fn want(&mut self, number: usize, peer: IpAddr) -> Option<(u32, IpAddr)> {
+        let interface = self.interfaces.get(number)?;
+        let hop = next_hop(&interface.station, peer)?;
+        if self.wanted.len() < MAX_WANTED {
+            self.wanted.insert((number, hop, peer));
+        }
+        Some((interface.index, hop))
+    }
+
+    async fn refresh(&mut self, handle: &Handle, found: &SyncSender<NextHop>) {
+        let hops: HashSet<(usize, IpAddr)> = self.wanted.iter().map(|w| (w.0, w.1)).collect();
+        for (number, hop) in hops {
+            if let Some(interface) = self.interfaces.get(number) {
+                resolve(handle, interface.index, hop).await;
+            }
+        }
+        let mut all = handle.neighbours().get().execute();
+        while let Ok(Some(neighbour)) = all.try_next().await {
+            self.take_neighbour(&neighbour, false, found);
+        }
+    }
+
+    fn take_change(
+        &mut self,
+        payload: NetlinkPayload<RouteNetlinkMessage>,
+        found: &SyncSender<NextHop>,
+    ) {
+        match payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNeighbour(neighbour)) => {
+                self.take_neighbour(&neighbour, false, found);
+            }
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelNeighbour(neighbour)) => {
+                self.take_neighbour(&neighbour, true, found);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_neighbour(
+        &mut self,
+        neighbour: &NeighbourMessage,
+        gone: bool,
+        found: &SyncSender<NextHop>,
+    ) {
+        let number = self.interfaces.iter().position(|i| i.index == neighbour.header.ifindex);
+        let (Some(number), Some((hop, mac))) = (number, read(neighbour)) else { return };
+        let mac = mac.filter(|_| !gone);
+        let before = self.known.get(&(number, hop)).copied();
+        // While the kernel asks again the old address may still be right: only a failure ends it.
+        let fails = gone || neighbour.header.state == NeighbourState::Failed;
+        if mac == before || (mac.is_none() && !fails) {
+            return;
+        }
+        match mac {
+            Some(mac) => self.known.insert((number, hop), mac),
+            None => self.known.remove(&(number, hop)),
+        };
+        let segment = self.interfaces.get(number).map_or(0, |i| i.station.segment);
+        let mut reported = true;
+        for (_, _, peer) in self.wanted.iter().filter(|w| w.0 == number && w.1 == hop) {
+            reported &= found.try_send(NextHop { segment, peer: *peer, mac }).is_ok();
+        }
+        if !reported {
+            // The worker's queue is full: the next reading of the table tries again.
+            self.known.remove(&(number, hop));
+        }
+    }
+}
+
+/// Where packets toward a peer go first.
+fn next_hop(station: &KernelStation, peer: IpAddr) -> Option<IpAddr> {
+    if station.inband.address.contains(peer) { Some(peer) } else { station.inband.gateway }
+}
+
+/// Address and, if it can be used, MAC address of a neighbour.
+fn read(neighbour: &NeighbourMessage) -> Option<(IpAddr, Option<[u8; 6]>)> {
+    let usable = matches!(
+        neighbour.header.state,
+        NeighbourState::Reachable
+            | NeighbourState::Stale
+            | NeighbourState::Delay
+            | NeighbourState::Probe
+            | NeighbourState::Permanent
+    );
+    let (mut address, mut mac) = (None, None);
+    for attribute in &neighbour.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(a)) => {
+                address = Some(IpAddr::V4(*a));
+            }
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(a)) => {
+                address = Some(IpAddr::V6(*a));
+            }
+            NeighbourAttribute::LinkLayerAddress(octets) => {
+                mac = <[u8; 6]>::try_from(octets.as_slice()).ok();
+            }
+            _ => {}
+        }
+    }
+    Some((address?, mac.filter(|_| usable)))
+}
+
+/// Has the kernel resolve an address, or confirm what it knows if that is old.
+async fn resolve(handle: &Handle, index: u32, hop: IpAddr) {
+    let request = handle
+        .neighbours()
+        .add(index, hop)
+        .state(NeighbourState::None)
+        .flags(NeighbourFlags::Use)
+        .replace();
+    if let Err(e) = request.execute().await {
+        tracing::warn!("next hop {hop}: {e}");
+    }
+}
+
+async fn set_up_one(handle: &Handle, station: KernelStation) -> io::Result<Interface> {
+    let name = &station.interface;
+    let mut links = handle.link().get().match_name(name.clone()).execute();
+    let link = links.try_next().await.map_err(io::Error::other)?;
+    let index = link.ok_or_else(|| io::Error::other("it does not exist"))?.header.index;
+    restrict(name, station.inband.address.address())?;
+    let change = LinkUnspec::new_with_index(index).mtu(station.mtu).up().build();
+    handle.link().set(change).execute().await.map_err(io::Error::other)?;
+    let (address, length) = (station.inband.address.address(), station.inband.address.length());
+    let add = handle.address().add(index, address, length).replace();
+    add.execute().await.map_err(io::Error::other)?;
+    if let Some(gateway) = station.inband.gateway
+        && let Err(e) = route(handle, index, address, gateway, station.segment).await
+    {
+        tracing::warn!("in-band interface {name}: no route for its own answers: {e}");
+    }
+    Ok(Interface { station, index })
+}
+
+/// What an in-band interface must not do: forward, take router advertisements, answer for addresses of
+/// other interfaces.
+fn restrict(name: &str, address: IpAddr) -> io::Result<()> {
+    let set = |key: &str, value: &str| {
+        let path = format!("/proc/sys/net/{key}");
+        std::fs::write(&path, value).map_err(|e| io::Error::new(e.kind(), format!("{path}: {e}")))
+    };
+    for (key, value) in [
+        ("forwarding", "0"),
+        ("arp_ignore", "1"),
+        ("arp_announce", "2"),
+        ("accept_redirects", "0"),
+        ("rp_filter", "0"),
+    ] {
+        set(&format!("ipv4/conf/{name}/{key}"), value)?;
+    }
+    let v6 = format!("ipv6/conf/{name}");
+    if address.is_ipv4() {
+        // A kernel without IPv6 needs no switching off.
+        return match set(&format!("{v6}/disable_ipv6"), "1") {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        };
+    }
+    for key in ["forwarding", "accept_ra", "autoconf", "accept_redirects", "accept_dad"] {
+        set(&format!("{v6}/{key}"), "0")?;
+    }
+    Ok(())
+}
+
+/// A default route for packets from our own address only, in a table of its own.
+async fn route(
+    handle: &Handle,
+    index: u32,
+    own: IpAddr,
+    gateway: IpAddr,
+    segment: usize,
+) -> Result<(), rtnetlink::Error> {
+    let table = FIRST_TABLE + u32::try_from(segment).unwrap_or(0);
+    let rule = handle.rule().add().table_id(table).action(
+        rtnetlink::packet_route::rule::RuleAction::ToTable,
+    );
+    match (own, gateway) {
+        (IpAddr::V4(own), IpAddr::V4(gateway)) => {
+            let route = RouteMessageBuilder::<Ipv4Addr>::new();
+            let route = route.gateway(gateway).output_interface(index).table_id(table).build();
+            handle.route().add(route).replace().execute().await?;
+            rule.v4().source_prefix(own, 32).replace().execute().await
+        }
+        (IpAddr::V6(own), IpAddr::V6(gateway)) => {
+            let route = RouteMessageBuilder::<Ipv6Addr>::new();
+            let route = route.gateway(gateway).output_interface(index).table_id(table).build();
+            handle.route().add(route).replace().execute().await?;
+            rule.v6().source_prefix(own, 128).replace().execute().await
+        }
+        // The document was checked: both are of one family.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn interface_names_fit_and_differ() {
+        assert_eq!(interface_name("a"), "crem-a");
+        assert_eq!(interface_name("0123456789"), "crem-0123456789");
+        let long = interface_name("a-rather-long-segment-id");
+        assert_eq!(long.len(), 13);
+        assert_ne!(long, interface_name("a-rather-long-segment-ie"));
+    }
+}

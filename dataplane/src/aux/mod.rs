@@ -1,0 +1,168 @@
+//! The auxiliary thread: everything that may block. It sets up and watches the in-band interfaces,
+//! serves the status socket and takes signals. It meets the worker only through bounded channels, and
+//! the worker never waits for it.
+
+mod documents;
+mod kernel;
+mod socket;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
+
+use crem_api::{Inband, MacAddr};
+use crem_dpdk::thread::Affinity;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::watch;
+
+use crate::snapshot::{NextHop, Snapshot, Wanted};
+
+pub use documents::{About, AboutSegment};
+pub use kernel::interface_name;
+
+/// An in-band interface to set up.
+#[derive(Clone, Debug)]
+pub struct KernelStation {
+    /// Segment, in the order of the document.
+    pub segment: usize,
+    /// Interface, made by the tap driver.
+    pub interface: String,
+    /// Addresses.
+    pub inband: Inband,
+    /// MAC address of the interface.
+    pub mac: MacAddr,
+    /// MTU, octets.
+    pub mtu: u32,
+    /// Peers whose next hops are wanted from the start.
+    pub peers: Vec<std::net::IpAddr>,
+}
+
+/// Both directions between the worker and this thread, this thread's ends.
+#[derive(Debug)]
+pub struct Ends {
+    /// Snapshots of the worker.
+    pub snapshots: Receiver<Box<Snapshot>>,
+    /// Their memory, given back.
+    pub spare: SyncSender<Box<Snapshot>>,
+    /// Next hops that the worker lacks.
+    pub wanted: Receiver<Wanted>,
+    /// Next hops found and lost.
+    pub next_hops: SyncSender<NextHop>,
+    /// Set: the next snapshot is to list the flows.
+    pub list_flows: Arc<AtomicBool>,
+    /// Set: the worker is to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What the thread works on.
+pub struct Task {
+    /// Where the status socket is.
+    pub socket: PathBuf,
+    /// What the status says besides snapshots.
+    pub about: About,
+    /// In-band interfaces.
+    pub stations: Vec<KernelStation>,
+    /// CPUs to run on: not the worker's alone.
+    pub affinity: Affinity,
+    /// Called once, when the worker runs and the socket answers.
+    pub on_ready: Box<dyn FnOnce() + Send>,
+}
+
+/// Starts the thread; it ends when the worker drops its end of the snapshots.
+///
+/// Returns when the socket listens and the in-band interfaces are set up.
+///
+/// # Errors
+/// The first thing that could not be done.
+pub fn start(task: Task, ends: Ends) -> io::Result<JoinHandle<()>> {
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name("crem-aux".to_owned()).spawn(move || {
+        let begun = prepare(&task.affinity);
+        let runtime = begun.and_then(|()| {
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()
+        });
+        match runtime {
+            Ok(runtime) => runtime.block_on(run(task, ends, &tell)),
+            Err(e) => {
+                let _ = tell.send(Err(e));
+            }
+        }
+    })?;
+    match told.recv() {
+        Ok(Ok(())) => Ok(thread),
+        Ok(Err(e)) => {
+            let _ = thread.join();
+            Err(e)
+        }
+        Err(_) => Err(io::Error::other("the auxiliary thread ended at its start")),
+    }
+}
+
+fn prepare(affinity: &Affinity) -> io::Result<()> {
+    affinity.apply().map_err(io::Error::other)?;
+    // The tap driver's signal per frame is the worker's business.
+    crem_dpdk::thread::block_realtime_signals().map_err(io::Error::other)
+}
+
+async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
+    let Ends { mut snapshots, spare, wanted, next_hops, list_flows, stop } = ends;
+    let begun = async {
+        let listener = socket::bind(&task.socket)?;
+        let kernel = kernel::Kernel::set_up(task.stations).await?;
+        watch_signals(&stop)?;
+        Ok((listener, kernel))
+    };
+    let (listener, kernel) = match begun.await {
+        Ok(begun) => begun,
+        Err(e) => {
+            let _ = tell.send(Err(e));
+            return;
+        }
+    };
+    let _ = tell.send(Ok(()));
+    let (publish, latest) = watch::channel(None::<Arc<Snapshot>>);
+    let names: Vec<String> = task.about.segments.iter().map(|s| s.id.clone()).collect();
+    let server = socket::Server { about: Arc::new(task.about), latest, list_flows };
+    let serving = tokio::spawn(server.serve(listener));
+    let resolving = tokio::spawn(kernel.run(wanted, next_hops));
+    let mut on_ready = Some(task.on_ready);
+    while let Some(mut snapshot) = snapshots.recv().await {
+        log_events(&names, &mut snapshot);
+        publish.send_replace(Some(Arc::new(Snapshot::clone(&snapshot))));
+        // The worker fills the same memory again.
+        let _ = spare.try_send(snapshot);
+        if let Some(on_ready) = on_ready.take() {
+            on_ready();
+        }
+    }
+    serving.abort();
+    resolving.abort();
+    let _ = std::fs::remove_file(&task.socket);
+}
+
+/// What happened to flows and peers; the worker itself logs nothing.
+fn log_events(names: &[String], snapshot: &mut Snapshot) {
+    for (name, segment) in names.iter().zip(&mut snapshot.segments) {
+        for event in segment.events.drain(..) {
+            tracing::info!(segment = name.as_str(), "{event:?}");
+        }
+    }
+}
+
+fn watch_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals = signal(kind)?;
+        let stop = Arc::clone(stop);
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                tracing::info!("asked to stop");
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! CREM datagrams that reached us: addressed to us, or to a host that we serve (AMB-PAIR,
+//! AMB-PRICEPT). What is for a protocol function is handed to it, everything else stops and is counted.
+
+use std::net::IpAddr;
+
+use crem_core::time::Instant;
+use crem_wire::crem::registry::MessageType;
+use crem_wire::crem::{Message, Parsed, parse};
+use crem_wire::frame::{self, udp_checksum_ok};
+
+use crate::buffer::{Buffer, Platform};
+use crate::classify::{Datagram, Side};
+use crate::protect::{Protection, Surroundings};
+use crate::segment::Segment;
+use crate::snapshot::FlowSnapshot;
+
+impl<P: Platform> Segment<P> {
+    /// Reads one datagram.
+    pub(crate) fn message(&mut self, now: Instant, datagram: &Datagram, frame: P::Buf) {
+        if !is_intact(frame.octets(), datagram) {
+            self.counters.messages.checksum += 1;
+            return;
+        }
+        let payload = payload(frame.octets(), datagram);
+        match parse(payload) {
+            Err(e) => self.counters.messages.count_malformed(e),
+            Ok(Parsed::Repair(header, symbol)) => {
+                self.counters.messages.count_received(MessageType::Repair);
+                if datagram.to_served {
+                    self.counters.messages.boundary += 1;
+                    return;
+                }
+                let Some(protection) = &mut self.protection else {
+                    self.counters.messages.off += 1;
+                    return;
+                };
+                // The symbol is the end of the payload.
+                let end = usize::from(datagram.payload_off) + payload.len();
+                let off = u16::try_from(end - symbol.len()).ok().filter(|_| !header.info);
+                let symbol = off.map(|off| (frame, off));
+                protection.repair(now, datagram.from, &header, symbol, datagram.ce);
+            }
+            Ok(Parsed::Message(message)) => self.other(now, datagram, &message),
+        }
+    }
+
+    fn other(&mut self, now: Instant, datagram: &Datagram, message: &Message) {
+        let counters = &mut self.counters.messages;
+        counters.count_received(message.message_type());
+        match message {
+            Message::Hello(hello) => {
+                if !self.view.serves(hello.flow.destination) {
+                    counters.not_served += 1;
+                    return;
+                }
+                counters.intercepted += u64::from(datagram.to_served);
+            }
+            Message::PathReport(_) => counters.intercepted += u64::from(datagram.to_served),
+            _ if datagram.to_served => {
+                counters.boundary += 1;
+                return;
+            }
+            _ => {}
+        }
+        match &mut self.protection {
+            Some(protection) => protection.message(now, datagram.from, message, datagram.ce),
+            None => counters.off += 1,
+        }
+    }
+
+    /// Carries out what the protocol functions decided.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        let (Some(protection), Some(inband)) = (&mut self.protection, &mut self.inband) else {
+            return;
+        };
+        let mut around = Surroundings {
+            pool: &self.pool,
+            inband,
+            counters: &mut self.counters,
+            messages: &mut self.out_messages,
+        };
+        protection.settle(&mut around, now, &mut self.to_lan);
+        for (side, frame) in self.out_messages.drain(..) {
+            match side {
+                Side::Lan => self.to_lan.push(frame),
+                Side::Wan => self.to_wan.push(frame),
+            }
+        }
+        self.lan.send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
+        self.wan.send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+    }
+
+    pub(crate) fn run_timers(&mut self, now: Instant) -> bool {
+        let any = self.protection.as_mut().is_some_and(|p| p.run_timers(now));
+        if any {
+            self.settle(now);
+        }
+        any
+    }
+
+    /// Sends repair into the room that sources left.
+    pub(crate) fn send_repair(&mut self, now: Instant) -> bool {
+        let Some(protection) = &mut self.protection else { return false };
+        let queue = protection.repairs();
+        if queue.is_empty() {
+            return false;
+        }
+        let c = &mut self.counters;
+        let age = Protection::<P>::max_age;
+        queue.send(now, age, &mut self.wan, &mut c.drops, &mut c.coding);
+        true
+    }
+
+    /// Next hops that are lacking.
+    pub fn take_wanted(&mut self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.protection.iter_mut().flat_map(|p| p.wanted().drain(..))
+    }
+
+    /// The kernel found or lost a next hop.
+    pub fn set_next_hop(&mut self, peer: IpAddr, mac: Option<frame::Mac>) {
+        if let Some(inband) = &mut self.inband {
+            inband.set_next_hop(peer, mac);
+        }
+    }
+
+    /// Appends all flows.
+    pub fn list_flows(&self, number: usize, to: &mut Vec<FlowSnapshot>) {
+        if let Some(protection) = &self.protection {
+            protection.list_flows(number, to);
+        }
+    }
+
+    /// Lets go of everything held and takes leave of the peers.
+    pub fn close(&mut self, now: Instant) {
+        if let Some(protection) = &mut self.protection {
+            protection.close(now);
+        }
+        self.settle(now);
+        self.lan.flush();
+        self.wan.flush();
+    }
+
+    /// Gives up kept references if the pool has fewer than `reserve` buffers left.
+    pub fn spare_buffers(&mut self, now: Instant, reserve: u32) {
+        let (taken, all) = self.buffers();
+        let short = reserve.saturating_sub(all.saturating_sub(taken));
+        if let Some(protection) = self.protection.as_mut().filter(|_| short > 0) {
+            protection.give_up(now, short);
+            self.settle(now);
+        }
+    }
+}
+
+fn payload<'a>(frame: &'a [u8], datagram: &Datagram) -> &'a [u8] {
+    let from = usize::from(datagram.payload_off);
+    frame.get(from..from + usize::from(datagram.payload_len)).unwrap_or_default()
+}
+
+/// Whether the UDP checksum, if there is one, is right.
+fn is_intact(frame: &[u8], datagram: &Datagram) -> bool {
+    const UDP_HEADER: usize = 8;
+    let payload_off = usize::from(datagram.payload_off);
+    let end = payload_off + usize::from(datagram.payload_len);
+    let segment = payload_off.checked_sub(UDP_HEADER).and_then(|from| frame.get(from..end));
+    segment.is_some_and(|s| udp_checksum_ok(datagram.from.ip(), datagram.destination, s))
+}

@@ -1,0 +1,357 @@
+//! The protocol functions of a segment with what their decisions need to be carried out: symbol slots,
+//! coder, decoder, the repair queue, next hops. Decisions are all `crem-core`'s.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crem_api::{RestoredEcn, Segment as SegmentConfig};
+use crem_core::actions::{Actions, Emit, RepairKind, Transmit};
+use crem_core::crf::Crf;
+use crem_core::csf::Csf;
+use crem_core::events::Event;
+use crem_core::packet::Desc;
+use crem_core::time::Instant;
+use crem_fec::Engine;
+use crem_wire::crem::registry::CloseReason;
+use crem_wire::crem::{Message, RepairHeader};
+use crem_wire::frame::{Mac, ParseConfig, Tags, parse};
+
+use crate::buffer::{Buffer, Platform};
+use crate::classify::{Side, View};
+use crate::code::Coder;
+use crate::core_config::{core_config, max_t};
+use crate::counters::SegmentCounters;
+use crate::emit::Route;
+use crate::flows;
+use crate::inband::Inband;
+use crate::order::{Arrival, merge};
+use crate::restore::Restorer;
+use crate::slots::Slots;
+use crate::snapshot::{FlowSnapshot, SegmentSnapshot};
+use crate::tx::{Repair, RepairQueue};
+
+/// Symbols under construction at once.
+pub const SLOTS: u32 = 1024;
+/// Peers whose next hop is asked for at once.
+const WANTED: usize = 16;
+/// Events kept until the next snapshot.
+const EVENTS: usize = 64;
+/// How long an ordinary symbol is of use: longer than any hold, and its block is asked for by then.
+const ORDINARY_AGE: Duration = Duration::from_millis(10);
+/// How long the answer to a request is of use: it is asked for again by then on all but the longest
+/// paths.
+const CODED_AGE: Duration = Duration::from_millis(100);
+
+/// What carrying out a decision touches besides the protocol functions.
+pub struct Surroundings<'a, P: Platform> {
+    /// Buffers.
+    pub pool: &'a P::Pool,
+    /// In-band station.
+    pub inband: &'a mut Inband<P>,
+    /// Counters.
+    pub counters: &'a mut SegmentCounters,
+    /// Frames of messages, in order, with the side that each leaves on.
+    pub messages: &'a mut Vec<(Side, P::Buf)>,
+}
+
+/// Both protocol functions of a segment.
+pub struct Protection<P: Platform> {
+    csf: Csf<P::Buf>,
+    crf: Crf<P::Buf>,
+    actions: Actions<P::Buf>,
+    slots: Slots<P::Buf>,
+    coder: Coder<P::Buf>,
+    restorer: Restorer,
+    repairs: RepairQueue<P::Buf>,
+    own: SocketAddr,
+    parse: ParseConfig,
+    wanted: Vec<IpAddr>,
+    /// Priority of the flows with a DSCP on a tagged port (AMB-QOS-PCP).
+    pcp: [u8; 64],
+    events: VecDeque<Event>,
+    scratch: Vec<u8>,
+}
+
+impl<P: Platform> Protection<P> {
+    /// The functions of a segment whose in-band address is `own`. `seed` determines every random choice.
+    pub fn new(
+        config: &SegmentConfig,
+        own: IpAddr,
+        view: &View,
+        engine: Engine,
+        seed: [u8; 32],
+    ) -> Self {
+        let core = core_config(config);
+        let slots = Slots::new(SLOTS);
+        let mut actions = Actions::default();
+        actions.free_slots.extend(slots.names());
+        let mut other = seed;
+        other[0] ^= 1;
+        let ect0 = config.policy.restored_ecn == RestoredEcn::Ect0;
+        Self {
+            csf: Csf::new(core.clone(), seed),
+            crf: Crf::new(core, other),
+            actions,
+            slots,
+            coder: Coder::new(engine),
+            restorer: Restorer::new(engine, max_t(config), view.parse, ect0),
+            repairs: RepairQueue::new(),
+            own: SocketAddr::new(own, config.crem_port),
+            parse: view.parse,
+            wanted: Vec::with_capacity(WANTED),
+            pcp: [0; 64],
+            events: VecDeque::with_capacity(EVENTS),
+            scratch: Vec::with_capacity(2048),
+        }
+    }
+
+    /// Notes the priority of a flow's packets on a tagged port.
+    pub fn note_priority(&mut self, dscp: u8, pcp: u8) {
+        if let Some(place) = self.pcp.get_mut(usize::from(dscp)) {
+            *place = pcp;
+        }
+    }
+
+    /// Packets toward the WAN, forwarded already.
+    pub fn sources_sent(&mut self, now: Instant, descs: &[Desc<P::Buf>]) {
+        self.csf.on_burst(now, descs, &mut self.actions);
+    }
+
+    /// Packets from the WAN.
+    pub fn sources_received(&mut self, now: Instant, descs: &[Desc<P::Buf>]) {
+        self.crf.on_burst(now, descs, &mut self.actions);
+    }
+
+    /// Takes what leaves toward the LAN, in order, among the frames of the burst that the receiver
+    /// function never saw.
+    pub fn merge(
+        &mut self,
+        arrivals: &mut Vec<Arrival<P::Buf>>,
+        descs: &[Desc<P::Buf>],
+        out: &mut Vec<P::Buf>,
+    ) {
+        merge(arrivals, descs, &mut self.actions.deliver, out);
+    }
+
+    /// A REPAIR with the offset of its symbol in the frame.
+    pub fn repair(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        header: &RepairHeader,
+        symbol: Option<(P::Buf, u16)>,
+        ce: bool,
+    ) {
+        self.crf.on_repair(now, from, header, symbol, ce, &mut self.actions);
+    }
+
+    /// Any other message.
+    pub fn message(&mut self, now: Instant, from: SocketAddr, message: &Message, ce: bool) {
+        let Self { csf, crf, actions, .. } = self;
+        match message {
+            Message::Hello(hello) => {
+                csf.peer_alive(from, Some(hello.flow.source));
+                crf.on_message(now, from, message, &|id| !csf.uses(from, id), actions);
+            }
+            Message::ParamUpdate(_) => crf.on_message(now, from, message, &|_| true, actions),
+            // Both spaces of Flow IDs share address and port (AMB-CLOSEPAIR).
+            Message::Close(close) => {
+                if csf.uses(from, close.flow) {
+                    csf.on_message(now, from, message, ce, actions);
+                }
+                crf.on_message(now, from, message, &|_| true, actions);
+            }
+            Message::HelloAck(_)
+            | Message::ParamAck(_)
+            | Message::BlockRequest(_)
+            | Message::RangeRequest(_)
+            | Message::LossReport(_)
+            | Message::PathReport(_) => csf.on_message(now, from, message, ce, actions),
+        }
+    }
+
+    /// Lets timers run that are due. Whether any was.
+    pub fn run_timers(&mut self, now: Instant) -> bool {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let (csf, crf) = (is_due(self.csf.next_timeout()), is_due(self.crf.next_timeout()));
+        if csf {
+            self.csf.on_timeout(now, &mut self.actions);
+        }
+        if crf {
+            self.crf.on_timeout(now, &mut self.actions);
+        }
+        csf || crf
+    }
+
+    /// Carries out what the functions decided: decodes, delivers to `out`, codes, queues repair, writes
+    /// messages.
+    pub fn settle(&mut self, around: &mut Surroundings<'_, P>, now: Instant, out: &mut Vec<P::Buf>) {
+        let coding = &mut around.counters.coding;
+        let mut next = 0;
+        // The answer to one job may bring another one.
+        while let Some(job) = self.actions.decode.get(next).cloned() {
+            next += 1;
+            let decoded = self.restorer.run(&job, &self.actions, around.pool, coding);
+            self.crf.on_decoded(now, decoded, &mut self.actions);
+        }
+        out.extend(self.actions.deliver.drain(..).map(|(_, frame)| frame));
+        let drops = &mut around.counters.drops;
+        self.coder.run(&self.actions, &mut self.slots, around.pool, coding, drops);
+        let mut emits = core::mem::take(&mut self.actions.emit);
+        for emit in emits.drain(..) {
+            self.queue_repair(&emit, around, now);
+        }
+        self.actions.emit = emits;
+        self.actions.clear();
+        while let Some(transmit) = self.csf.poll_transmit().or_else(|| self.crf.poll_transmit()) {
+            self.write_message(&transmit, around, now);
+        }
+        while let Some(event) = self.csf.poll_event().or_else(|| self.crf.poll_event()) {
+            if self.events.len() >= EVENTS {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+        }
+    }
+
+    fn queue_repair(&mut self, emit: &Emit, around: &mut Surroundings<'_, P>, now: Instant) {
+        let symbol = emit.slot.map(|slot| {
+            self.actions.free_slots.push(slot);
+            self.slots.finish(slot)
+        });
+        let Some(route) = self.route(emit.to, emit.dscp, around, now) else { return };
+        let drops = &mut around.counters.drops;
+        let frame = match symbol {
+            Some(Some(buffer)) => route.0.repair(&emit.header, buffer),
+            // Counted when the symbol was begun.
+            Some(None) => return,
+            None => route.0.info(&emit.header, around.pool),
+        };
+        match frame {
+            Some(frame) => {
+                let repair = Repair { frame, born: emit.born, kind: emit.kind };
+                self.repairs.push(repair, drops);
+            }
+            None => drops.message_unsendable += 1,
+        }
+    }
+
+    fn write_message(
+        &mut self,
+        transmit: &Transmit<P::Buf>,
+        around: &mut Surroundings<'_, P>,
+        now: Instant,
+    ) {
+        let route = match &transmit.along {
+            Some(frame) => self.along(frame.octets(), transmit, around),
+            None => self.route(transmit.to, transmit.dscp, around, now),
+        };
+        let Some((route, side)) = route else { return };
+        match route.message(&transmit.message, &mut self.scratch, around.pool) {
+            Some(frame) => {
+                around.counters.messages.count_sent(transmit.message.message_type());
+                around.messages.push((side, frame));
+            }
+            None => around.counters.drops.message_no_buffer += 1,
+        }
+    }
+
+    /// The way to a peer, if its next hop is known; else the kernel is asked for it.
+    fn route(
+        &mut self,
+        to: SocketAddr,
+        dscp: u8,
+        around: &mut Surroundings<'_, P>,
+        now: Instant,
+    ) -> Option<(Route, Side)> {
+        let Some((mac, side)) = around.inband.next_hop(to.ip()) else {
+            around.counters.drops.no_next_hop += 1;
+            let is_new = !self.wanted.contains(&to.ip()) && self.wanted.len() < WANTED;
+            if is_new && around.inband.may_ask(now) {
+                self.wanted.push(to.ip());
+            }
+            return None;
+        };
+        let pcp = self.pcp.get(usize::from(dscp)).copied().unwrap_or(0);
+        let tags = around.inband.tags(pcp);
+        Some((self.toward(to, dscp, mac, tags, around), side))
+    }
+
+    /// The way that a frame of the flow went, for a message to its destination.
+    fn along(
+        &self,
+        frame: &[u8],
+        transmit: &Transmit<P::Buf>,
+        around: &Surroundings<'_, P>,
+    ) -> Option<(Route, Side)> {
+        let link = parse(frame, &self.parse).link?;
+        let route =
+            self.toward(transmit.to, transmit.dscp, link.destination, link.tags, around);
+        Some((route, Side::Wan))
+    }
+
+    fn toward(
+        &self,
+        to: SocketAddr,
+        dscp: u8,
+        destination_mac: Mac,
+        tags: Tags,
+        around: &Surroundings<'_, P>,
+    ) -> Route {
+        Route {
+            destination_mac,
+            source_mac: around.inband.station.mac,
+            tags,
+            source: self.own,
+            destination: to,
+            dscp,
+        }
+    }
+
+    /// Repair that waits for room.
+    pub fn repairs(&mut self) -> &mut RepairQueue<P::Buf> {
+        &mut self.repairs
+    }
+
+    /// What a kind of repair is good for.
+    pub fn max_age(kind: RepairKind) -> Duration {
+        match kind {
+            RepairKind::Ordinary | RepairKind::Info => ORDINARY_AGE,
+            RepairKind::Coded | RepairKind::Copy => CODED_AGE,
+        }
+    }
+
+    /// Next hops that are lacking.
+    pub fn wanted(&mut self) -> &mut Vec<IpAddr> {
+        &mut self.wanted
+    }
+
+    /// Ends every flow: CLOSE to the peers, everything held is let go.
+    pub fn close(&mut self, now: Instant) {
+        self.csf.close_all(CloseReason::Normal);
+        self.crf.close_all(now, CloseReason::Normal, &mut self.actions);
+    }
+
+    /// Gives up kept references because buffers run short.
+    pub fn give_up(&mut self, now: Instant, packets: u32) {
+        let given = self.csf.give_up(packets);
+        if given < packets {
+            self.crf.give_up(now, packets - given, &mut self.actions);
+        }
+    }
+
+    /// Counters and events.
+    pub fn describe(&mut self, to: &mut SegmentSnapshot) {
+        to.active = true;
+        self.csf.counters().for_each(|name, value| to.csf.push((name, value)));
+        self.crf.counters().for_each(|name, value| to.crf.push((name, value)));
+        to.events.extend(self.events.drain(..));
+    }
+
+    /// Appends all flows.
+    pub fn list_flows(&self, segment: usize, to: &mut Vec<FlowSnapshot>) {
+        to.extend(self.csf.flows().map(|f| flows::sender(segment, &f)));
+        to.extend(self.crf.flows().map(|f| flows::receiver(segment, &f)));
+    }
+}

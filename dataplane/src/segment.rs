@@ -1,0 +1,296 @@
+//! One segment's worth of worker: what happens to a burst from each port, in order. A frame that goes on
+//! is given to the device before anything is computed about it.
+
+use crem_core::packet::Desc;
+use crem_core::time::Instant;
+
+use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
+use crate::classify::{Datagram, Refusal, Side, Source, Verdict, View};
+use crate::counters::{Drops, SegmentCounters};
+use crate::inband::Inband;
+use crate::order::Arrival;
+use crate::protect::Protection;
+use crate::snapshot::SegmentSnapshot;
+use crate::tx::Egress;
+
+/// A segment.
+pub struct Segment<P: Platform> {
+    pub(crate) view: View,
+    pub(crate) lan: Egress<P::Port, P::Buf>,
+    pub(crate) wan: Egress<P::Port, P::Buf>,
+    pub(crate) pool: P::Pool,
+    pub(crate) inband: Option<Inband<P>>,
+    pub(crate) counters: SegmentCounters,
+    pub(crate) protection: Option<Protection<P>>,
+    pub(crate) to_lan: Vec<P::Buf>,
+    pub(crate) to_wan: Vec<P::Buf>,
+    pub(crate) out_messages: Vec<(Side, P::Buf)>,
+    burst: Vec<P::Buf>,
+    arrivals: Vec<Arrival<P::Buf>>,
+    descs: Vec<Desc<P::Buf>>,
+    mail: Vec<(Datagram, P::Buf)>,
+}
+
+/// What a segment is made of.
+pub struct Parts<P: Platform> {
+    /// How frames are looked at.
+    pub view: View,
+    /// LAN port.
+    pub lan: P::Port,
+    /// WAN port.
+    pub wan: P::Port,
+    /// Buffers.
+    pub pool: P::Pool,
+    /// In-band station.
+    pub inband: Option<Inband<P>>,
+    /// Protocol functions; `None` in passthrough.
+    pub protection: Option<Protection<P>>,
+}
+
+impl<P: Platform> Segment<P> {
+    /// A segment at rest.
+    pub fn new(parts: Parts<P>) -> Self {
+        Self {
+            view: parts.view,
+            lan: Egress::new(parts.lan),
+            wan: Egress::new(parts.wan),
+            pool: parts.pool,
+            inband: parts.inband,
+            counters: SegmentCounters::default(),
+            protection: parts.protection,
+            burst: Vec::with_capacity(BURST),
+            to_lan: Vec::with_capacity(8 * BURST),
+            to_wan: Vec::with_capacity(8 * BURST),
+            arrivals: Vec::with_capacity(BURST),
+            descs: Vec::with_capacity(BURST),
+            mail: Vec::with_capacity(BURST),
+            out_messages: Vec::with_capacity(BURST),
+        }
+    }
+
+    /// One turn: both ports, the in-band interface, timers, repair. Whether there was anything to do.
+    /// `clock` is read once after each burst.
+    pub fn turn(&mut self, clock: &impl Fn() -> Instant) -> bool {
+        let mut busy = self.from_lan(clock);
+        busy |= self.from_wan(clock);
+        busy |= self.from_kernel();
+        let now = clock();
+        busy |= self.run_timers(now);
+        busy |= self.send_repair(now);
+        self.lan.flush();
+        self.wan.flush();
+        busy || self.lan.waiting() > 0 || self.wan.waiting() > 0
+    }
+
+    /// LAN to WAN: forward the burst, then let the sender function see its sources.
+    fn from_lan(&mut self, clock: &impl Fn() -> Instant) -> bool {
+        let mut burst = core::mem::take(&mut self.burst);
+        self.lan.receive(&mut burst);
+        let any = !burst.is_empty();
+        if any {
+            let now = clock();
+            for frame in burst.drain(..) {
+                match self.sort(frame, Side::Lan, now) {
+                    Sorted::Onward(frame) => self.to_wan.push(frame),
+                    Sorted::Source(source, frame) => {
+                        if let Some(protection) = &mut self.protection {
+                            protection.note_priority(source.dscp, source.pcp);
+                        }
+                        self.descs.push(desc(&source, frame.clone()));
+                        self.to_wan.push(frame);
+                    }
+                    Sorted::Gone => {}
+                }
+            }
+            self.wan.send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.offer_to_sender(now);
+            self.read_mail(now);
+        }
+        self.burst = burst;
+        any
+    }
+
+    /// WAN to LAN: let the receiver function see the sources of the burst, and send on what it gives
+    /// back among everything else in the order of arrival.
+    fn from_wan(&mut self, clock: &impl Fn() -> Instant) -> bool {
+        let mut burst = core::mem::take(&mut self.burst);
+        self.wan.receive(&mut burst);
+        let any = !burst.is_empty();
+        if any {
+            let now = clock();
+            for frame in burst.drain(..) {
+                match self.sort(frame, Side::Wan, now) {
+                    Sorted::Onward(frame) => self.arrivals.push(Arrival::Plain(frame)),
+                    Sorted::Source(source, frame) => {
+                        self.arrivals.push(Arrival::Flow(self.descs.len()));
+                        self.descs.push(desc(&source, frame));
+                    }
+                    Sorted::Gone => {}
+                }
+            }
+            self.offer_to_receiver(now);
+            // Messages after sources: a symbol that a source of the same burst makes needless is not
+            // decoded.
+            self.read_mail(now);
+        }
+        self.burst = burst;
+        any
+    }
+
+    fn offer_to_sender(&mut self, now: Instant) {
+        if let Some(protection) = &mut self.protection
+            && !self.descs.is_empty()
+        {
+            protection.sources_sent(now, &self.descs);
+        }
+        self.descs.clear();
+        self.settle(now);
+    }
+
+    fn offer_to_receiver(&mut self, now: Instant) {
+        match &mut self.protection {
+            Some(protection) => {
+                if !self.descs.is_empty() {
+                    protection.sources_received(now, &self.descs);
+                }
+                protection.merge(&mut self.arrivals, &self.descs, &mut self.to_lan);
+            }
+            None => self.arrivals.drain(..).for_each(|arrival| {
+                if let Arrival::Plain(frame) = arrival {
+                    self.to_lan.push(frame);
+                }
+            }),
+        }
+        self.descs.clear();
+        self.lan.send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
+        self.settle(now);
+    }
+
+    fn read_mail(&mut self, now: Instant) {
+        if self.mail.is_empty() {
+            return;
+        }
+        let mut mail = core::mem::take(&mut self.mail);
+        for (datagram, frame) in mail.drain(..) {
+            self.message(now, &datagram, frame);
+        }
+        self.mail = mail;
+        self.settle(now);
+    }
+
+    fn from_kernel(&mut self) -> bool {
+        let Some(inband) = &mut self.inband else { return false };
+        inband.give(&mut self.counters.drops);
+        let (to_lan, to_wan) = (&mut self.to_lan, &mut self.to_wan);
+        let any = inband.take(&self.pool, &mut self.counters.drops, |side, frame| match side {
+            Side::Lan => to_lan.push(frame),
+            Side::Wan => to_wan.push(frame),
+        });
+        if any {
+            self.lan.send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
+            self.wan.send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+        }
+        any
+    }
+
+    /// Decides on a frame and does what needs no other frame.
+    fn sort(&mut self, frame: P::Buf, side: Side, now: Instant) -> Sorted<P::Buf> {
+        if let Some(inband) = &mut self.inband {
+            inband.learn(frame.octets(), side);
+        }
+        match self.view.classify(frame.octets(), side) {
+            Verdict::Forward => Sorted::Onward(frame),
+            Verdict::Source(source) => Sorted::Source(source, frame),
+            Verdict::Transit => {
+                self.counters.messages.transit += 1;
+                Sorted::Onward(frame)
+            }
+            Verdict::Unverified => {
+                self.counters.coding.unverified_sources += 1;
+                Sorted::Onward(frame)
+            }
+            Verdict::Kernel => {
+                self.punt(frame, now);
+                Sorted::Gone
+            }
+            Verdict::ForwardAndKernel => {
+                self.punt(frame.clone(), now);
+                Sorted::Onward(frame)
+            }
+            Verdict::Message(datagram) => {
+                self.mail.push((datagram, frame));
+                Sorted::Gone
+            }
+            Verdict::Refuse(refusal) => {
+                refuse(&mut self.counters.drops, refusal);
+                Sorted::Gone
+            }
+        }
+    }
+
+    fn punt(&mut self, frame: P::Buf, now: Instant) {
+        if let Some(inband) = &mut self.inband {
+            inband.punt(frame, &self.pool, now, &mut self.counters.drops);
+        }
+    }
+
+    /// Puts the state of the segment into `to`, whose memory is kept.
+    pub fn describe(&mut self, to: &mut SegmentSnapshot) {
+        self.lan.counters.device_drops = self.lan.device.device_drops();
+        self.wan.counters.device_drops = self.wan.device.device_drops();
+        to.counters = self.counters;
+        to.counters.lan = self.lan.counters;
+        to.counters.wan = self.wan.counters;
+        to.lan_up = self.lan.device.link_up();
+        to.wan_up = self.wan.device.link_up();
+        to.next_hops.clear();
+        if let Some(inband) = &self.inband {
+            to.counters.inband = inband.counters;
+            to.next_hops.extend(inband.next_hops());
+        }
+        to.csf.clear();
+        to.crf.clear();
+        to.active = false;
+        to.events.clear();
+        if let Some(protection) = &mut self.protection {
+            protection.describe(to);
+        }
+    }
+
+    /// Buffers taken and in all.
+    pub fn buffers(&self) -> (u32, u32) {
+        self.pool.usage()
+    }
+}
+
+enum Sorted<B> {
+    Onward(B),
+    Source(Source, B),
+    Gone,
+}
+
+fn desc<B>(source: &Source, buf: B) -> Desc<B> {
+    Desc {
+        key: source.key,
+        psn: source.psn,
+        opcode: source.opcode,
+        payload_len: source.payload_len,
+        payload_off: source.payload_off,
+        mtu_seen: source.mtu_seen,
+        read_length: source.read_length,
+        ce: source.ce,
+        dscp: source.dscp,
+        buf,
+    }
+}
+
+fn refuse(drops: &mut Drops, refusal: Refusal) {
+    let count = match refusal {
+        Refusal::Truncated => &mut drops.truncated,
+        Refusal::MacControl => &mut drops.mac_control,
+        Refusal::OwnSource => &mut drops.own_source,
+        Refusal::InbandVlan => &mut drops.inband_vlan,
+        Refusal::InbandOther => &mut drops.inband_other,
+    };
+    *count += 1;
+}

@@ -1,0 +1,90 @@
+//! What the worker tells the auxiliary thread ten times a second, as plain numbers: no text is made and
+//! no name looked up on the worker.
+
+use std::net::IpAddr;
+
+use crem_core::events::Event;
+use crem_core::packet::StreamKey;
+
+use crate::counters::SegmentCounters;
+
+/// One segment at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentSnapshot {
+    /// Counters.
+    pub counters: SegmentCounters,
+    /// Protection is on.
+    pub active: bool,
+    /// Why it is not although the document says so.
+    pub off_reason: Option<&'static str>,
+    /// Link of the LAN port.
+    pub lan_up: bool,
+    /// Link of the WAN port.
+    pub wan_up: bool,
+    /// Counters of the sender function by name.
+    pub csf: Vec<(&'static str, u64)>,
+    /// Counters of the receiver function by name.
+    pub crf: Vec<(&'static str, u64)>,
+    /// Next hops known.
+    pub next_hops: Vec<(IpAddr, [u8; 6])>,
+    /// What happened since the last snapshot, the oldest left out if it was much.
+    pub events: Vec<Event>,
+}
+
+/// One flow in one role.
+#[derive(Clone, Debug)]
+pub struct FlowSnapshot {
+    /// Segment, in the order of the document.
+    pub segment: usize,
+    /// This gateway codes; else it restores.
+    pub is_sender: bool,
+    /// Stream.
+    pub key: StreamKey,
+    /// State.
+    pub state: String,
+    /// Why it is not protected.
+    pub reason: Option<String>,
+    /// Flow ID.
+    pub flow_id: Option<u32>,
+    /// k, m and T in force.
+    pub parameters: Option<(u8, u8, u16)>,
+    /// Counts and estimates by name.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// All segments at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Nanoseconds since the start of the worker.
+    pub at_ns: u64,
+    /// Iterations of the loop.
+    pub loops: u64,
+    /// Iterations with something to do.
+    pub busy_loops: u64,
+    /// Buffers taken and in all.
+    pub buffers: (u32, u32),
+    /// Segments in the order of the document.
+    pub segments: Vec<SegmentSnapshot>,
+    /// Flows, if they were asked for.
+    pub flows: Option<Vec<FlowSnapshot>>,
+}
+
+/// A next hop as the kernel resolved it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NextHop {
+    /// Segment, in the order of the document.
+    pub segment: usize,
+    /// Address that was asked for.
+    pub peer: IpAddr,
+    /// MAC address of the station to send to; `None` if it became unreachable.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// A next hop that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Segment, in the order of the document.
+    pub segment: usize,
+    /// Address of the peer.
+    pub peer: IpAddr,
+}

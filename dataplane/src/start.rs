@@ -1,0 +1,343 @@
+//! From a config document to a running worker: checks of what the machine has, ports, pool, in-band
+//! interfaces, the auxiliary thread; and the way back at the end.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
+
+use crem_api::state::InbandStatus;
+use crem_api::{Device as Wanted, Document, Inband as InbandConfig, Invalid, MacAddr, Mode};
+use crem_api::{Segment as SegmentConfig, SegmentId, Side as ConfigSide};
+use crem_core::time::Instant;
+use crem_dpdk::{Clock, Eal, EalConfig, Memory, Mempool, MempoolConfig, Port, PortConfig, vdev};
+use crem_fec::Engine;
+use crem_wire::frame::{Mac, ParseConfig};
+
+use crate::aux::{self, About, AboutSegment, Ends, KernelStation, Task, interface_name};
+use crate::classify::{Side, Station, View};
+use crate::dpdk::{Device, Dpdk, FramePool};
+use crate::inband::Inband;
+use crate::machine::{self, Ports};
+use crate::protect::Protection;
+use crate::segment::{Parts, Segment};
+use crate::worker::{Idle, Links, Worker};
+
+/// Memory besides the pool that EAL and drivers take, in MB.
+const OVERHEAD_MB: u32 = 16;
+
+/// Where packet memory comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MemoryKind {
+    /// Hugepages if enough are free, else ordinary pages.
+    #[default]
+    Auto,
+    /// Hugepages.
+    Huge,
+    /// Ordinary pages.
+    NoHuge,
+}
+
+/// What a data plane is started with.
+pub struct Options {
+    /// The config document.
+    pub document: Document,
+    /// Path of the status socket.
+    pub status_socket: PathBuf,
+    /// CPU of the worker; `None` leaves it to the scheduler.
+    pub cpu: Option<u32>,
+    /// Packet memory.
+    pub memory: MemoryKind,
+    /// Packet memory in MB; `None` computes it from the pool.
+    pub memory_mb: Option<u32>,
+    /// Frame buffers.
+    pub pool_frames: u32,
+    /// Frames of each AF_PACKET ring.
+    pub ring_frames: u32,
+    /// What the worker does when nothing arrives.
+    pub idle: Idle,
+    /// Version that the status shows.
+    pub version: String,
+    /// Called once, when frames are forwarded and the status socket answers.
+    pub on_ready: Box<dyn FnOnce() + Send>,
+}
+
+/// Why a data plane did not start or end as it should.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The configuration cannot work on this machine.
+    #[error("{0}")]
+    Invalid(Invalid),
+    /// DPDK refused.
+    #[error("{0}")]
+    Dpdk(#[from] crem_dpdk::Error),
+    /// The auxiliary thread could not do its part.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Runs a data plane on the calling thread until a signal ends it.
+///
+/// # Errors
+/// [`Failure`], when it does not start.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let ports = machine::check(&options.document, options.pool_frames).map_err(Failure::Invalid)?;
+    let pool_config = MempoolConfig {
+        name: "frames",
+        count: options.pool_frames,
+        room: ports.room,
+        ..MempoolConfig::default()
+    };
+    let eal = Eal::init(eal_config(&options, &ports, &pool_config))?;
+    // Sleeps of tens of microseconds would otherwise be rounded up to twice that.
+    crem_dpdk::thread::set_timer_slack(1)?;
+    let pool = eal.mempool(&pool_config)?;
+    let clock = Clock::new();
+    let ran = serve(options, &ports, &eal, &pool, clock);
+    drop(pool);
+    if let Err(e) = eal.shutdown() {
+        tracing::warn!("{e}");
+    }
+    ran
+}
+
+fn serve(
+    options: Options,
+    ports: &Ports,
+    eal: &Eal,
+    pool: &Mempool,
+    clock: Clock,
+) -> Result<(), Failure> {
+    let now = Instant(clock.now_ns());
+    let engine = Engine::from_env()
+        .map_err(|e| Failure::Invalid(Invalid::whole(format!("CREM_FEC_ISA: {e}"), "a known and available instruction set")))?;
+    let mut segments = Vec::new();
+    let mut about = About { version: options.version, segments: Vec::new() };
+    let mut stations = Vec::new();
+    for (number, (id, config)) in options.document.segments.iter().enumerate() {
+        let made = segment(number, id, config, eal, pool, engine, now)?;
+        segments.push(made.0);
+        stations.extend(made.1);
+        about.segments.push(describe(id, config, ports.mtus(number)));
+    }
+    let (links, ends) = connect();
+    let task = Task {
+        socket: options.status_socket,
+        about,
+        stations,
+        affinity: eal.original_affinity(),
+        on_ready: options.on_ready,
+    };
+    let thread = aux::start(task, ends)?;
+    Worker::<Dpdk>::new(segments, links, options.idle).run(|| Instant(clock.now_ns()));
+    // The worker's ends are gone, so the thread ends.
+    if thread.join().is_err() {
+        tracing::error!("the auxiliary thread panicked");
+    }
+    Ok(())
+}
+
+fn connect() -> (Links, Ends) {
+    let (snapshots_in, snapshots_out) = tokio::sync::mpsc::channel(2);
+    let (spare_in, spare_out) = sync_channel(4);
+    let (wanted_in, wanted_out) = tokio::sync::mpsc::channel(64);
+    let (hops_in, hops_out) = sync_channel(256);
+    let list_flows = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(AtomicBool::new(false));
+    let links = Links {
+        snapshots: snapshots_in,
+        spare: spare_out,
+        wanted: wanted_in,
+        next_hops: hops_out,
+        list_flows: Arc::clone(&list_flows),
+        stop: Arc::clone(&stop),
+    };
+    let ends = Ends {
+        snapshots: snapshots_out,
+        spare: spare_in,
+        wanted: wanted_out,
+        next_hops: hops_in,
+        list_flows,
+        stop,
+    };
+    (links, ends)
+}
+
+fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> EalConfig {
+    let mb = options.memory_mb.unwrap_or_else(|| pool.needed_mb() + OVERHEAD_MB);
+    let mut config = EalConfig {
+        cpu: options.cpu,
+        memory: match options.memory {
+            MemoryKind::Auto => Memory::Auto { mb },
+            MemoryKind::Huge => Memory::Huge { mb },
+            MemoryKind::NoHuge => Memory::NoHuge { mb },
+        },
+        log_sink: log,
+        ..EalConfig::default()
+    };
+    for (number, (id, segment)) in options.document.segments.iter().enumerate() {
+        let mtus = ports.mtus(number);
+        for (side, device, mtu) in [("lan", &segment.lan, mtus.0), ("wan", &segment.wan, mtus.1)] {
+            match device {
+                Wanted::Interface(interface) => {
+                    let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+                    let name = port_name(number, side, device);
+                    let ring = options.ring_frames;
+                    config.vdevs.push(vdev::af_packet(&name, interface, mtu, ring));
+                }
+                Wanted::Vdev(text) => {
+                    let (name, args) = text.split_once(',').unwrap_or((text, ""));
+                    config.vdevs.push(vdev::Vdev::new(name, args));
+                }
+                Wanted::Pci(address) => config.pci.push(address.clone()),
+            }
+        }
+        if let Some(inband) = &segment.inband {
+            let mac = Some(inband.mac.unwrap_or_else(|| own_mac(id, inband)).0);
+            config.vdevs.push(vdev::tap(&tap_name(number), &interface_name(id.as_str()), mac));
+        }
+    }
+    config
+}
+
+fn log(level: crem_dpdk::LogLevel, text: &str) {
+    if level == crem_dpdk::LogLevel::Warning {
+        tracing::warn!(target: "dpdk", "{}", text.trim_end());
+    } else {
+        tracing::error!(target: "dpdk", "{}", text.trim_end());
+    }
+}
+
+fn port_name(number: usize, side: &str, device: &Wanted) -> String {
+    match device {
+        Wanted::Interface(_) => format!("net_af_packet_{number}{side}"),
+        Wanted::Vdev(text) => text.split(',').next().unwrap_or(text).to_owned(),
+        Wanted::Pci(address) => address.clone(),
+    }
+}
+
+fn tap_name(number: usize) -> String {
+    format!("net_tap{number}")
+}
+
+type Made = (Segment<Dpdk>, Option<KernelStation>);
+
+fn segment(
+    number: usize,
+    id: &SegmentId,
+    config: &SegmentConfig,
+    eal: &Eal,
+    pool: &Mempool,
+    engine: Engine,
+    now: Instant,
+) -> Result<Made, Failure> {
+    let open = |name: &str| -> Result<Device, Failure> {
+        Ok(Device::new(Port::open(eal, name, &PortConfig::default(), pool)?)?)
+    };
+    let lan = open(&port_name(number, "lan", &config.lan))?;
+    let wan = open(&port_name(number, "wan", &config.wan))?;
+    let (mut inband, mut kernel) = (None, None);
+    let view = view(id, config);
+    if let (Some(wanted), Some(station)) = (&config.inband, view.own) {
+        let side = match wanted.port {
+            ConfigSide::Lan => Side::Lan,
+            ConfigSide::Wan => Side::Wan,
+        };
+        inband = Some(Inband::<Dpdk>::new(station, open(&tap_name(number))?, side, now));
+        kernel = Some(KernelStation {
+            segment: number,
+            interface: interface_name(id.as_str()),
+            inband: wanted.clone(),
+            mac: MacAddr(station.mac.0),
+            mtu: u32::from(config.path_mtu),
+            peers: config.peers.values().map(|p| p.address).collect(),
+        });
+    }
+    let protection = match (config.mode, view.own) {
+        (Mode::Active, Some(own)) => {
+            Some(Protection::new(config, own.address, &view, engine, seed()?))
+        }
+        _ => None,
+    };
+    let pool = FramePool(pool.clone());
+    Ok((Segment::new(Parts { view, lan, wan, pool, inband, protection }), kernel))
+}
+
+/// Flow IDs and nonces must not be guessable.
+fn seed() -> Result<[u8; 32], Failure> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|e| std::io::Error::other(format!("random numbers: {e}")))?;
+    Ok(seed)
+}
+
+fn view(id: &SegmentId, config: &SegmentConfig) -> View {
+    View {
+        parse: ParseConfig { crem_port: Some(config.crem_port), vxlan_port: None },
+        served: config.served.keys().copied().collect(),
+        own: config.inband.as_ref().map(|inband| Station {
+            address: inband.address.address(),
+            mac: Mac(inband.mac.unwrap_or_else(|| own_mac(id, inband)).0),
+            vlan: inband.vlan,
+        }),
+        active: config.mode == Mode::Active,
+        responses: false,
+        verify_sources: config.policy.verify_sources,
+    }
+}
+
+fn describe(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32)) -> AboutSegment {
+    AboutSegment {
+        id: id.as_str().to_owned(),
+        lan: (config.lan.name().to_owned(), mtus.0),
+        wan: (config.wan.name().to_owned(), mtus.1),
+        inband: config.inband.as_ref().map(|inband| InbandStatus {
+            address: inband.address.to_string(),
+            mac: inband.mac.unwrap_or_else(|| own_mac(id, inband)).to_string(),
+            interface: interface_name(id.as_str()),
+        }),
+        peers: config.peers.values().map(|p| p.address).collect(),
+    }
+}
+
+/// A MAC address that a gateway keeps over restarts: locally administered, from address and segment.
+fn own_mac(id: &SegmentId, inband: &InbandConfig) -> MacAddr {
+    let address = match inband.address.address() {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
+    };
+    // FNV-1a, 64 bits.
+    let octets = address.iter().copied().chain(id.as_str().bytes());
+    let hash = octets.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let [_, _, a, b, c, d, e, f] = hash.to_be_bytes();
+    MacAddr([a & 0xfc | 0x02, b, c, d, e, f])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    fn inband(address: &str) -> InbandConfig {
+        InbandConfig {
+            address: address.parse().unwrap(),
+            mac: None,
+            vlan: None,
+            port: ConfigSide::Wan,
+            gateway: None,
+        }
+    }
+
+    #[test]
+    fn derived_addresses_are_stable_local_stations_and_differ() {
+        let id: SegmentId = "a".parse().unwrap();
+        let mac = own_mac(&id, &inband("192.0.2.1/24"));
+        assert_eq!(mac, own_mac(&id, &inband("192.0.2.1/24")));
+        assert!(mac.is_station() && mac.0[0] & 2 == 2);
+        assert_ne!(mac, own_mac(&id, &inband("192.0.2.2/24")));
+        assert_ne!(mac, own_mac(&"b".parse().unwrap(), &inband("192.0.2.1/24")));
+        assert_ne!(mac, own_mac(&id, &inband("2001:db8::1/64")));
+    }
+}

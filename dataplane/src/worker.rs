@@ -1,0 +1,142 @@
+//! The loop of a worker: turns of its segments, answers of the auxiliary thread, a snapshot ten times a
+//! second, and sleep when there is nothing to do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use crem_core::time::Instant;
+use crem_wire::frame::Mac;
+use tokio::sync::mpsc::Sender;
+
+use crate::buffer::Platform;
+use crate::machine::RX_RESERVE;
+use crate::segment::Segment;
+use crate::snapshot::{NextHop, Snapshot, Wanted};
+
+/// Time between snapshots.
+const PUBLISH: Duration = Duration::from_millis(100);
+/// Empty turns before the first sleep.
+const PATIENCE: u32 = 200;
+/// Empty turns before longer sleeps.
+const LONG_PATIENCE: u32 = 2000;
+const SHORT_SLEEP: Duration = Duration::from_micros(20);
+const LONG_SLEEP: Duration = Duration::from_micros(50);
+
+/// What a worker does when nothing arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Idle {
+    /// Sleeps for tens of microseconds at a time.
+    #[default]
+    Sleep,
+    /// Polls on; takes its core in full.
+    Busy,
+}
+
+/// Both directions between a worker and the auxiliary thread, the worker's ends.
+#[derive(Debug)]
+pub struct Links {
+    /// Snapshots to the auxiliary thread.
+    pub snapshots: Sender<Box<Snapshot>>,
+    /// Their memory, given back.
+    pub spare: Receiver<Box<Snapshot>>,
+    /// Next hops that are lacking.
+    pub wanted: Sender<Wanted>,
+    /// Next hops found and lost.
+    pub next_hops: Receiver<NextHop>,
+    /// Set: the next snapshot is to list the flows.
+    pub list_flows: Arc<AtomicBool>,
+    /// Set: end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// A worker with its segments.
+pub struct Worker<P: Platform> {
+    segments: Vec<Segment<P>>,
+    links: Links,
+    idle: Idle,
+    loops: u64,
+    busy_loops: u64,
+    published: Instant,
+}
+
+impl<P: Platform> Worker<P> {
+    /// A worker that has not begun.
+    pub fn new(segments: Vec<Segment<P>>, links: Links, idle: Idle) -> Self {
+        Self { segments, links, idle, loops: 0, busy_loops: 0, published: Instant(0) }
+    }
+
+    /// Runs until it is told to stop, then lets go of everything held and takes leave of the peers.
+    pub fn run(mut self, clock: impl Fn() -> Instant) {
+        self.publish(clock());
+        let mut empty = 0;
+        while !self.links.stop.load(Ordering::Relaxed) {
+            if self.turn(&clock) {
+                empty = 0;
+                continue;
+            }
+            empty = u32::saturating_add(empty, 1);
+            if self.idle == Idle::Sleep && empty > PATIENCE {
+                std::thread::sleep(if empty > LONG_PATIENCE { LONG_SLEEP } else { SHORT_SLEEP });
+            } else {
+                core::hint::spin_loop();
+            }
+        }
+        let now = clock();
+        self.segments.iter_mut().for_each(|segment| segment.close(now));
+        self.publish(now);
+    }
+
+    /// One turn of all segments. Whether there was anything to do.
+    pub fn turn(&mut self, clock: &impl Fn() -> Instant) -> bool {
+        let mut busy = false;
+        for (number, segment) in self.segments.iter_mut().enumerate() {
+            busy |= segment.turn(clock);
+            for peer in segment.take_wanted() {
+                // Full: it is asked for again with the next message.
+                let _ = self.links.wanted.try_send(Wanted { segment: number, peer });
+            }
+        }
+        while let Ok(found) = self.links.next_hops.try_recv() {
+            if let Some(segment) = self.segments.get_mut(found.segment) {
+                segment.set_next_hop(found.peer, found.mac.map(Mac));
+            }
+        }
+        self.loops += 1;
+        self.busy_loops += u64::from(busy);
+        let now = clock();
+        if now.since(self.published) >= PUBLISH {
+            self.publish(now);
+        }
+        busy
+    }
+
+    /// Sends a snapshot, unless the auxiliary thread has not taken the last ones yet.
+    fn publish(&mut self, now: Instant) {
+        self.published = now;
+        let mut snapshot = match self.links.spare.try_recv() {
+            Ok(spare) => spare,
+            // The first ones; later their memory comes back.
+            Err(_) if self.links.snapshots.capacity() > 0 => Box::default(),
+            Err(_) => return,
+        };
+        snapshot.at_ns = now.0;
+        snapshot.loops = self.loops;
+        snapshot.busy_loops = self.busy_loops;
+        snapshot.buffers = self.segments.first().map_or((0, 0), Segment::buffers);
+        snapshot.segments.resize_with(self.segments.len(), Default::default);
+        for (segment, to) in self.segments.iter_mut().zip(&mut snapshot.segments) {
+            segment.spare_buffers(now, RX_RESERVE);
+            segment.describe(to);
+        }
+        snapshot.flows = self.links.list_flows.swap(false, Ordering::Relaxed).then(|| {
+            let mut flows = Vec::new();
+            for (number, segment) in self.segments.iter().enumerate() {
+                segment.list_flows(number, &mut flows);
+            }
+            flows
+        });
+        let _ = self.links.snapshots.try_send(snapshot);
+    }
+}

@@ -1,0 +1,241 @@
+//! The bootstrap of a process: what it needs before it can read the config document. A file, then the
+//! environment, then flags; nothing of it can change the document.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use config::{Config, Environment, File, FileFormat};
+use crem_api::read::{Invalid, Issues, Node};
+use crem_dataplane::start::MemoryKind;
+use crem_dataplane::worker::Idle;
+use serde_json::Value;
+
+/// Prefix of environment variables; the parts of a key are joined by two underscores.
+const PREFIX: &str = "CREM_";
+const SEPARATOR: &str = "__";
+/// Fewest frame buffers that anything works with.
+const MIN_POOL: u32 = 2047;
+
+/// Flags of a process; they win over the environment and the file.
+#[derive(Args, Debug, Default)]
+pub(crate) struct Flags {
+    /// Bootstrap file, TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Config document, TOML or (named *.json) JSON.
+    #[arg(long, value_name = "FILE")]
+    document: Option<String>,
+    /// Unix socket that serves the status.
+    #[arg(long, value_name = "PATH")]
+    status_socket: Option<String>,
+    /// CPU that the worker is pinned to.
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+    /// Log filter, for example info or crem_dataplane=debug.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+/// A finished bootstrap.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Bootstrap {
+    pub(crate) document: PathBuf,
+    pub(crate) status_socket: PathBuf,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) idle: Idle,
+    pub(crate) memory: MemoryKind,
+    pub(crate) memory_mb: Option<u32>,
+    pub(crate) pool_frames: u32,
+    pub(crate) ring_frames: u32,
+    pub(crate) log_filter: String,
+}
+
+impl Bootstrap {
+    /// Reads file, environment and flags.
+    ///
+    /// # Errors
+    /// Every problem at once.
+    pub(crate) fn read(
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, Invalid> {
+        let value = merged(flags, environment)
+            .map_err(|e| Invalid::whole(e.to_string(), "a readable bootstrap"))?;
+        let issues = Issues::default();
+        let bootstrap = Self::typed(&Node::root(&value, &issues));
+        issues.conclude(bootstrap)
+    }
+
+    fn typed(node: &Node<'_>) -> Option<Self> {
+        let mut t = node.table()?;
+        let document = t.required("document", path);
+        let status_socket = t.or("status", "/run/crem/dataplane.sock".into(), |n| {
+            let mut t = n.table()?;
+            let socket = t.required("socket", path);
+            t.finish();
+            socket
+        });
+        let worker = t.or("worker", (None, Idle::Sleep), worker);
+        let memory = t.or("memory", Memory::default(), Memory::read);
+        let log_filter = t.or("logging", "info".to_owned(), |n| {
+            let mut t = n.table()?;
+            let filter = t.required("filter", |n| n.text("a log filter").map(str::to_owned));
+            t.finish();
+            filter
+        });
+        t.finish();
+        let (worker, memory) = (worker?, memory?);
+        Some(Self {
+            document: document?,
+            status_socket: status_socket?,
+            cpu: worker.0,
+            idle: worker.1,
+            memory: memory.kind,
+            memory_mb: memory.mb,
+            pool_frames: memory.pool_frames,
+            ring_frames: memory.ring_frames,
+            log_filter: log_filter?,
+        })
+    }
+}
+
+struct Memory {
+    kind: MemoryKind,
+    mb: Option<u32>,
+    pool_frames: u32,
+    ring_frames: u32,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { kind: MemoryKind::Auto, mb: None, pool_frames: 8191, ring_frames: 2048 }
+    }
+}
+
+impl Memory {
+    fn read(node: &Node<'_>) -> Option<Self> {
+        let d = Self::default();
+        let mut t = node.table()?;
+        let kinds = [
+            ("auto", MemoryKind::Auto),
+            ("hugepages", MemoryKind::Huge),
+            ("ordinary", MemoryKind::NoHuge),
+        ];
+        let kind = t.or("kind", d.kind, |n| n.choice(&kinds));
+        let mb = t.optional("mb", |n| n.integer(32..=1 << 20));
+        let pool_frames = t.or("pool_frames", d.pool_frames, |n| n.integer(MIN_POOL..=1 << 22));
+        let ring_frames = t.or("ring_frames", d.ring_frames, |n| n.integer(64..=1 << 16));
+        t.finish();
+        Some(Self { kind: kind?, mb: mb?, pool_frames: pool_frames?, ring_frames: ring_frames? })
+    }
+}
+
+fn worker(node: &Node<'_>) -> Option<(Option<u32>, Idle)> {
+    let mut t = node.table()?;
+    let cpu = t.optional("cpu", |n| n.integer(0..=1023));
+    let words = [("sleep", Idle::Sleep), ("busy", Idle::Busy)];
+    let idle = t.or("idle", Idle::Sleep, |n| n.choice(&words));
+    t.finish();
+    Some((cpu?, idle?))
+}
+
+fn path(node: &Node<'_>) -> Option<PathBuf> {
+    node.text("a path").map(PathBuf::from)
+}
+
+fn merged(
+    flags: &Flags,
+    environment: impl IntoIterator<Item = (String, String)>,
+) -> Result<Value, config::ConfigError> {
+    let mut all = Config::builder();
+    if let Some(path) = &flags.config {
+        all = all.add_source(File::from(path.as_path()).format(FileFormat::Toml));
+    }
+    // Other programs of ours take CREM_… variables too: those that are meant for a bootstrap name a
+    // table, or the document.
+    let meant = environment.into_iter().filter(|(name, _)| {
+        name == "CREM_DOCUMENT" || name.strip_prefix(PREFIX).is_some_and(|n| n.contains(SEPARATOR))
+    });
+    all = all.add_source(
+        Environment::with_prefix("CREM")
+            .prefix_separator("_")
+            .separator(SEPARATOR)
+            .try_parsing(true)
+            .source(Some(meant.collect())),
+    );
+    all.set_override_option("document", flags.document.clone())?
+        .set_override_option("status.socket", flags.status_socket.clone())?
+        .set_override_option("worker.cpu", flags.cpu)?
+        .set_override_option("logging.filter", flags.log.clone())?
+        .build()?
+        .try_deserialize()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn file(name: &str, text: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("crem-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_document_is_all_that_is_needed() {
+        let flags = Flags { document: Some("d.toml".to_owned()), ..Flags::default() };
+        let bootstrap = Bootstrap::read(&flags, []).unwrap();
+        assert_eq!(bootstrap.document, PathBuf::from("d.toml"));
+        assert_eq!((bootstrap.idle, bootstrap.cpu), (Idle::Sleep, None));
+        assert_eq!(bootstrap.pool_frames, 8191);
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let path = file(
+            "order.toml",
+            "document = \"f\"\n[worker]\ncpu = 1\nidle = \"busy\"\n[memory]\nmb = 64\n",
+        );
+        let flags = Flags { config: Some(path.clone()), cpu: Some(3), ..Flags::default() };
+        let variables = environment(&[
+            ("CREM_DOCUMENT", "e"),
+            ("CREM_WORKER__CPU", "2"),
+            ("CREM_MEMORY__MB", "128"),
+            ("CREM_FEC_ISA", "scalar"),
+            ("OTHER__X", "1"),
+        ]);
+        let bootstrap = Bootstrap::read(&flags, variables).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(bootstrap.document, PathBuf::from("e"));
+        assert_eq!((bootstrap.cpu, bootstrap.idle), (Some(3), Idle::Busy));
+        assert_eq!(bootstrap.memory_mb, Some(128));
+    }
+
+    #[test]
+    fn all_problems_come_at_once() {
+        let path = file("bad.toml", "[worker]\nidle = \"never\"\n[memory]\nmb = 1\npool = 2\n");
+        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        let variables = environment(&[("CREM_STATUS__PORT", "1")]);
+        let invalid = Bootstrap::read(&flags, variables).unwrap_err();
+        std::fs::remove_file(path).unwrap();
+        let pointers: Vec<&str> = invalid.issues.iter().map(|i| i.pointer.as_str()).collect();
+        for pointer in
+            ["/document", "/worker/idle", "/memory/mb", "/memory/pool", "/status/socket", "/status/port"]
+        {
+            assert!(pointers.contains(&pointer), "{pointer} in {pointers:?}");
+        }
+        assert_eq!(pointers.len(), 6);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let flags = Flags { config: Some("/nowhere/b.toml".into()), ..Flags::default() };
+        let invalid = Bootstrap::read(&flags, []).unwrap_err();
+        assert!(invalid.to_string().contains("/nowhere/b.toml"), "{invalid}");
+    }
+}

@@ -1,0 +1,2 @@
+//! IPFIX without sockets: see the modules.
+#![forbid(unsafe_code)]

@@ -117,6 +117,7 @@ impl<B: Clone> Track<B> {
         let block = &mut self.blocks[index];
         block.damaged = block.damaged.or(&damaged);
         let mut result = Summary {
+            damaged: !damaged.is_empty(),
             progress: !damaged.is_empty(),
             ..Summary::default()
         };
@@ -149,6 +150,7 @@ impl<B: Clone> Track<B> {
             }
         }
         self.after_decode(index, job, &result, cx);
+        self.resume_reports(cx.now);
         self.sweep(cx);
         self.advance_base(cx);
     }
@@ -163,19 +165,19 @@ impl<B: Clone> Track<B> {
         }
         if self.blocks[index].missing().is_empty() {
             self.complete(index, cx);
-        } else if !result.corrupt.is_empty() && !job.checked {
-            // A damaged source poisons every unknown: look for one before giving the symbols up.
-            cx.shared.counters.decodes_checked += 1;
-            self.emit_decode(index, &result.corrupt, true, cx);
-        } else if !result.corrupt.is_empty() {
-            self.poisoned(index, cx);
-        } else if result.progress {
+        } else if result.corrupt.is_empty() && !result.progress {
+            self.fruitless(index, cx);
+        } else if result.corrupt.is_empty() || result.damaged {
             let means = self.means(self.blocks[index].scheme, cx);
             let block = &mut self.blocks[index];
             (block.phase, _) = block.phase.on(Event::MoreMissing, means);
             self.look_at(index, cx);
+        } else if !job.checked {
+            // A damaged source poisons every unknown: look for one before giving the symbols up.
+            cx.shared.counters.decodes_checked += 1;
+            self.emit_decode(index, &result.corrupt, true, cx);
         } else {
-            self.fruitless(index, cx);
+            self.poisoned(index, cx);
         }
     }
 
@@ -300,6 +302,8 @@ fn neighbour<B: Clone>(found: Option<(Psn, &Kept<B>)>) -> Option<Neighbour<B>> {
 struct Summary {
     /// Positions that failed their check.
     corrupt: Bitmap,
+    /// Sources were found to be damaged.
+    damaged: bool,
     /// The block is not as it was.
     progress: bool,
 }

@@ -71,7 +71,8 @@ impl Spacing {
         self.mean_nanos = if self.seen == 1 {
             sample
         } else {
-            (self.mean_nanos * 7 + sample) / 8
+            // A short pause is hardly told from a lower rate: it counts as twice the spacing at most.
+            (self.mean_nanos * 7 + sample.min(2 * self.mean_nanos + 1)) / 8
         };
         self.seen = self.seen.saturating_add(packets);
         self.last = now;

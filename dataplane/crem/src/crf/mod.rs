@@ -27,6 +27,8 @@ mod source;
 mod status;
 mod stream;
 mod tally;
+#[cfg(test)]
+mod tests;
 mod track;
 mod window;
 

@@ -45,6 +45,24 @@ impl Configs {
         self.list.iter().rev().find(|config| config.entered)
     }
 
+    /// From which PSN of a new gap [from, to) on a configuration protects, and with how many symbols.
+    pub(crate) fn protects(&self, from: Psn, to: Psn) -> Option<(Psn, u8)> {
+        if let Some(config) = self.in_force() {
+            return Some((from, config.m));
+        }
+        let config = self
+            .list
+            .iter()
+            .rev()
+            .find(|config| to.is_after(config.effective))?;
+        let start = if config.effective.is_after(from) {
+            config.effective
+        } else {
+            from
+        };
+        Some((start, config.m))
+    }
+
     /// Largest k of all that may be in use; zero without any.
     pub(crate) fn max_k(&self) -> u8 {
         self.list.iter().map(|config| config.k).max().unwrap_or(0)

@@ -10,6 +10,7 @@ use super::phase::{Act, Event, Phase};
 use super::track::{Cx, Track, drop_symbols};
 use super::window::{Place, Seen, Window};
 use crate::plan;
+use crate::time::Instant;
 
 /// Ranges in one request: it stays far below any MTU.
 const MAX_RANGES: usize = 64;
@@ -279,18 +280,22 @@ impl<B: Clone> Track<B> {
             self.drop_conflicting(index, cx);
             return;
         }
+        let means = self.means(block.scheme, cx);
+        let answered_empty = block.informed && !block.answered;
+        let before = if answered_empty {
+            block.phase.on(Event::InfoOnly, means).0
+        } else {
+            block.phase
+        };
+        let (phase, act) = before.on(Event::Due, means);
         let span = (block.description.start, block.description.end());
         let allowed = self.requests.allowed_at(cx.now, &self.times, span, 0);
-        if allowed > cx.now {
+        if act != Act::Leave && allowed > cx.now {
             self.blocks[index].due = allowed;
             return;
         }
-        let means = self.means(self.blocks[index].scheme, cx);
         let block = &mut self.blocks[index];
-        if core::mem::take(&mut block.informed) && !block.answered {
-            (block.phase, _) = block.phase.on(Event::InfoOnly, means);
-        }
-        let (phase, act) = block.phase.on(Event::Due, means);
+        block.informed = false;
         if !core::mem::replace(&mut block.counted, true) {
             self.tally.incomplete();
         }
@@ -374,15 +379,15 @@ impl<B: Clone> Track<B> {
 
     /// Gaps whose time has come: joins them in one request of each kind.
     fn act_on_gaps(&mut self, cx: &mut Cx<'_, B>) {
-        if self.gaps.is_empty() {
-            return;
-        }
         if self.unripe && self.last_source + self.times.burst <= cx.now {
             self.unripe = false;
             let due = cx.now + self.times.allowance;
             for gap in self.gaps.iter_mut().filter(|gap| gap.due.is_none()) {
                 gap.due = Some(due);
             }
+        }
+        if self.gaps.is_empty() {
+            return;
         }
         let mut pieces = core::mem::take(&mut cx.shared.pieces);
         pieces.extend(
@@ -426,14 +431,6 @@ impl<B: Clone> Track<B> {
             self.leave_gap(gap, cx);
             return;
         }
-        let span = (gap.start, gap.end());
-        let allowed = self
-            .requests
-            .allowed_at(cx.now, &self.times, span, config.k);
-        if allowed > cx.now {
-            self.set_gap(gap, |g| g.due = Some(allowed));
-            return;
-        }
         let (phase, act) = gap.phase.on(Event::Due, self.means(config.scheme, cx));
         let kind = match act {
             Act::Ask => 0,
@@ -443,6 +440,14 @@ impl<B: Clone> Track<B> {
                 return;
             }
         };
+        let span = (gap.start, gap.end());
+        let allowed = self
+            .requests
+            .allowed_at(cx.now, &self.times, span, config.k);
+        if allowed > cx.now {
+            self.set_gap(gap, |g| g.due = Some(allowed));
+            return;
+        }
         let parts = gap.count.div_ceil(255) as usize;
         if asks[kind].len() + parts > MAX_RANGES && !asks[kind].is_empty() {
             // The next message goes out with the next call.
@@ -477,10 +482,21 @@ impl<B: Clone> Track<B> {
         self.leave_run(gap.start, gap.count, cx);
     }
 
+    /// A resting flow found out about losses: it reports once more.
+    pub(crate) fn resume_reports(&mut self, now: Instant) {
+        if self.report_due.is_none() && self.tally.is_pending() {
+            self.tally.resume(now);
+            self.report_due = Some(now + self.times.srtt);
+        }
+    }
+
     /// Sends the LOSS_REPORT that is due (AMB-LRINT, AMB-LRACTIVE).
     fn report(&mut self, cx: &mut Cx<'_, B>) {
-        if self.report_due.is_none_or(|due| due > cx.now) {
-            return;
+        self.resume_reports(cx.now);
+        match self.report_due {
+            Some(due) if due <= cx.now => {}
+            Some(_) => return,
+            None => return self.rest(cx),
         }
         let flow = self.offer.flow;
         if let Some(report) = self.tally.report(cx.now, self.times.allowance, flow) {
@@ -492,7 +508,11 @@ impl<B: Clone> Track<B> {
             return;
         }
         self.report_due = None;
-        // The flow rests. What it kept in case of a gap at its end is not needed any more.
+        self.rest(cx);
+    }
+
+    /// The flow rests. What it kept in case of a gap at its end is not needed any more.
+    fn rest(&mut self, cx: &mut Cx<'_, B>) {
         self.suspect = None;
         if let Some(next) = self.window.as_ref().map(Window::next)
             && self.gaps.is_empty()

@@ -246,7 +246,7 @@ mod tests {
     fn silence_doubles_the_spacing_up_to_a_second() {
         let (mut r, t) = (requests(), times());
         let mut now = at(0);
-        let mut distances = alloc::vec::Vec::new();
+        let mut distances = Vec::new();
         for _ in 0..10 {
             let allowed = r.allowed_at(now + TICK, &t, psns(0, 1), 32);
             distances.push((allowed.0 - now.0) / 1_000_000);

@@ -64,8 +64,7 @@ impl<B: Clone> Track<B> {
         self.note_received(d, cx);
         let step = self.step(d.psn);
         step.end = end;
-        step.received += 1;
-        step.ce += u32::from(d.ce);
+        step.count(d.ce);
         self.pass(frame(d), cx);
     }
 
@@ -90,33 +89,39 @@ impl<B: Clone> Track<B> {
         if let Some(step) = &mut self.step {
             step.end = to;
         }
-        let in_force = self.configs.in_force().map(|config| config.m);
-        let wait = self.times.hold.is_some() && !self.requests.is_backing_off();
         for n in 0..count {
-            let psn = from.add(n as i32);
             if let Some(window) = &mut self.window {
-                window.note(psn, Seen::Missing, cx.now);
-            }
-            if in_force.is_some() && wait {
-                self.hold.wait_for(psn);
+                window.note(from.add(n as i32), Seen::Missing, cx.now);
             }
         }
-        // Before the first Effective PSN there is nothing to ask for; a block that begins inside the
-        // gap still finds its positions missing.
-        if let Some(m) = in_force {
-            let due = (m == 0).then(|| cx.now + self.times.allowance);
-            self.unripe |= due.is_none();
-            self.gaps.add(Gap {
-                start: from,
-                count,
-                seen: cx.now,
-                phase: Phase::Watching,
-                due,
-                request: None,
-            });
-            for index in 0..self.blocks.len() {
-                self.adopt(index, cx);
+        // Before the first Effective PSN there is nothing to wait or to ask for.
+        if let Some((start, m)) = self.configs.protects(from, to) {
+            self.track_gap(start, to, m, cx);
+        }
+    }
+
+    fn track_gap(&mut self, start: Psn, to: Psn, m: u8, cx: &mut Cx<'_, B>) {
+        let count = to.distance_from(start).max(0) as u32;
+        if count == 0 {
+            return;
+        }
+        if self.times.hold.is_some() && !self.requests.is_backing_off() {
+            for n in 0..count {
+                self.hold.wait_for(start.add(n as i32));
             }
+        }
+        let due = (m == 0).then(|| cx.now + self.times.allowance);
+        self.unripe |= due.is_none();
+        self.gaps.add(Gap {
+            start,
+            count,
+            seen: cx.now,
+            phase: Phase::Watching,
+            due,
+            request: None,
+        });
+        for index in 0..self.blocks.len() {
+            self.adopt(index, cx);
         }
     }
 
@@ -155,7 +160,11 @@ impl<B: Clone> Track<B> {
                 self.displacement.note(cx.now, after);
             }
             if !window.is_counted(d.psn) {
-                self.tally.late(d.psn, d.ce);
+                // Its stretch may be part of this very burst.
+                match self.step.as_mut().filter(|step| step.contains(d.psn)) {
+                    Some(step) => step.count(d.ce),
+                    None => self.tally.late(cx.now, d.psn, d.ce, self.times.allowance),
+                }
             }
         }
         self.note_received(d, cx);
@@ -224,8 +233,8 @@ impl<B: Clone> Track<B> {
         self.note_received(d, cx);
         let step = self.step(first.psn);
         step.end = end;
-        step.received += 2;
-        step.ce += u32::from(d.ce);
+        step.count(false);
+        step.count(d.ce);
     }
 
     /// Another life of the QP: nothing of before counts (AMB-QPREUSE).

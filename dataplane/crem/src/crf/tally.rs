@@ -34,6 +34,19 @@ pub(crate) struct Step {
     pub(crate) ce: u32,
 }
 
+impl Step {
+    /// Whether the highest PSN passed `psn` in this step.
+    pub(crate) fn contains(&self, psn: Psn) -> bool {
+        psn.distance_from(self.start) >= 0 && self.end.is_after(psn)
+    }
+
+    /// Counts a source packet.
+    pub(crate) fn count(&mut self, ce: bool) {
+        self.received += 1;
+        self.ce += u32::from(ce);
+    }
+}
+
 /// Counts since the last report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Interval {
@@ -102,12 +115,13 @@ impl Tally {
     }
 
     /// The source packet of a missing position arrived; it counts unless the position is final.
-    pub(crate) fn late(&mut self, psn: Psn, ce: bool) {
+    pub(crate) fn late(&mut self, now: Instant, psn: Psn, ce: bool, allowance: Duration) {
         let stretch = self
             .stretches
             .iter_mut()
             .rev()
-            .find(|s| psn.distance_from(s.start) >= 0 && s.end.is_after(psn));
+            .find(|s| psn.distance_from(s.start) >= 0 && s.end.is_after(psn))
+            .filter(|s| s.passed + allowance > now);
         if let Some(stretch) = stretch {
             stretch.received += 1;
             stretch.ce += u32::from(ce);
@@ -186,7 +200,12 @@ impl Tally {
         })
     }
 
-    /// Whether positions still wait to become final.
+    /// Something is to be reported although the flow rests: the interval starts now.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Whether there is something to report, now or once it is final.
     pub(crate) fn is_pending(&self) -> bool {
         self.active || !self.stretches.is_empty() || self.interval != Interval::default()
     }
@@ -226,14 +245,15 @@ mod tests {
         assert!(t.activity(at(0)) && !t.activity(at(0)));
         t.passed(at(0), step(0, 10, 8, 2), A);
         t.passed(at(50), step(10, 20, 10, 0), A);
-        t.late(Psn::new(3), true);
+        t.late(at(60), Psn::new(3), true, A);
         t.lost();
         let r = t.report(at(120), A, flow()).unwrap();
         assert_eq!(
             (r.interval_us, r.expected, r.received, r.ce_marked),
             (120, 10, 9, 3)
         );
-        t.late(Psn::new(4), false);
+        t.late(at(149), Psn::new(4), false, A);
+        t.late(at(150), Psn::new(14), false, A);
         let r = t.report(at(200), A, flow()).unwrap();
         assert_eq!(
             (r.interval_us, r.expected, r.received),

@@ -351,7 +351,8 @@ impl<B: Clone> Track<B> {
             limit = earlier(limit, first.add(-reach));
         }
         for block in self.blocks.iter().filter(|block| !block.closed) {
-            limit = earlier(limit, block.description.start);
+            // Its description may be a wrong one; the right one may start up to k earlier.
+            limit = earlier(limit, block.description.start.add(-reach));
         }
         if limit.is_after(window.base()) {
             window.drop_before(limit, &mut cx.shared.keep_budget);

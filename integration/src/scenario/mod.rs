@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod gateway;
 mod ledger;
+mod machine;
 mod process;
 mod report;
 mod run;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 use super::check::Finding;
 use super::ledger::Ledger;
+use super::machine::MachineUse;
 
 /// A scenario's runs and what was found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -64,6 +65,8 @@ pub struct RunReport {
     pub inband_open_ports: Option<Vec<u16>>,
     /// TCP ports tried.
     pub inband_tried_ports: usize,
+    /// Use of the machine while the flows ran.
+    pub machine: MachineUse,
     /// Processor seconds by program.
     pub cpu_seconds: BTreeMap<String, f64>,
 }
@@ -162,7 +165,7 @@ type Row = (&'static str, fn(&RunReport) -> String);
 /// Prints the runs of a scenario side by side, then what was found.
 pub fn print(outcome: &Outcome) {
     println!("\n{}", outcome.name);
-    let rows: [Row; 14] = [
+    let rows: [Row; 15] = [
         ("goodput Mbit/s", |r| format!("{:.1}", r.goodput_mbit())),
         ("completion s", |r| format!("{:.2}", r.seconds())),
         ("lost on the WAN", |r| r.lost_on_wan().to_string()),
@@ -193,6 +196,9 @@ pub fn print(outcome: &Outcome) {
             (r.a_to_b.foreign + r.b_to_a.foreign).to_string()
         }),
         ("bytes wrong", |r| r.bytes_wrong().to_string()),
+        ("machine busy, %", |r| {
+            format!("{:.0}", 100.0 * r.machine.busy)
+        }),
     ];
     print!("{:<34}", "");
     for run in &outcome.runs {

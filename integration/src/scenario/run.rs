@@ -10,6 +10,7 @@ use crem_wan::LogEntry;
 use super::Failure;
 use super::gateway::Gateway;
 use super::ledger::balance;
+use super::machine::Ticks;
 use super::process::{Process, Programs};
 use super::report::{FlowReport, Outcome, RunReport};
 use super::spec::{Event, Family, Flow, Gateways, Host, Scenario, inband};
@@ -229,7 +230,7 @@ impl<'a> Stage<'a> {
         for (index, flow) in self.scenario.flow.iter().enumerate() {
             self.start_flow(index, flow)?;
         }
-        let start = Instant::now();
+        let (start, ticks) = (Instant::now(), Ticks::now());
         let mut script = Script::new(&self.scenario.event, start);
         let mut asked = start;
         loop {
@@ -253,6 +254,7 @@ impl<'a> Stage<'a> {
         }
         self.watch_flows(start, &script, report);
         report.wall_seconds = start.elapsed().as_secs_f64();
+        report.machine = Ticks::now().since(ticks);
         std::thread::sleep(DRAIN + 2 * Duration::from_micros(self.scenario.rtt_us()));
         Ok(())
     }
@@ -305,6 +307,9 @@ impl<'a> Stage<'a> {
         set("seed", (index + 1).to_string());
         set("rate-mbit", flow.rate_mbit.to_string());
         set("rtt-us", self.scenario.rtt_us().max(1_000).to_string());
+        if let Some(vlan) = flow.vlan {
+            set("vlan", vlan.to_string());
+        }
         if flow.selective_repeat {
             all.push("--selective-repeat".to_owned());
         }
@@ -544,5 +549,29 @@ impl Family {
             Self::Ipv4 => 20,
             Self::Ipv6 => 40,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_kills_and_restarts_in_order() {
+        let start = Instant::now();
+        let event = |at_ms, kill| Event {
+            at_ms,
+            kill,
+            restart_after_ms: 100,
+        };
+        let mut script = Script::new(&[event(500, Host::B), event(50, Host::A)], start);
+        let mut seen = Vec::new();
+        while let Some(act) = script.due(start + Duration::from_millis(550)) {
+            seen.push((act.host, act.start));
+        }
+        assert_eq!(seen, [(Host::A, false), (Host::A, true), (Host::B, false)]);
+        assert!(!script.is_over());
+        let last = script.due(start + Duration::from_millis(600));
+        assert!(last.is_some_and(|act| act.start) && script.is_over());
     }
 }

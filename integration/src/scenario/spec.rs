@@ -136,6 +136,8 @@ pub struct Flow {
     pub seconds: f64,
     /// Sending rate in Mbit/s on the wire.
     pub rate_mbit: u64,
+    /// VLAN ID of all its frames.
+    pub vlan: Option<u16>,
     /// Resend single packets.
     #[serde(default)]
     pub selective_repeat: bool,

@@ -25,11 +25,11 @@ const IDLE_NS: u64 = 20_000_000;
 /// Pause after frames, so that more gather: precision does not matter here.
 const GATHER_NS: u64 = 2_000_000;
 
-/// A running capture.
+/// A running capture. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Tap {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Record, Failure>>,
+    thread: Option<JoinHandle<Result<Record, Failure>>>,
 }
 
 impl Tap {
@@ -55,15 +55,23 @@ impl Tap {
                 _ => "the capture thread ended".into(),
             });
         }
-        Ok(Self { stop, thread })
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
     }
 
     /// Ends the capture.
-    pub(crate) fn finish(self) -> Result<Record, Failure> {
+    pub(crate) fn finish(mut self) -> Result<Record, Failure> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread
-            .join()
-            .map_err(|_| "the capture thread panicked")?
+        let thread = self.thread.take().ok_or("the capture has ended")?;
+        thread.join().map_err(|_| "the capture thread panicked")?
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 

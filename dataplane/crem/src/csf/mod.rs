@@ -12,6 +12,7 @@ mod answer;
 mod block;
 mod counters;
 mod flow;
+mod hello;
 mod messages;
 mod negotiate;
 mod params;

@@ -2,7 +2,7 @@
 
 use crem_wire::crem::RepairHeader;
 use crem_wire::crem::registry::Scheme;
-use crem_wire::{Bitmap, Psn, RequestId};
+use crem_wire::{Bitmap, FlowId, Psn, RequestId};
 
 use super::block::OpenBlock;
 use super::flow::{Binding, Closed, Ctx, Who};
@@ -405,7 +405,7 @@ where
 }
 
 fn repair_header<B>(
-    flow: crem_wire::FlowId,
+    flow: FlowId,
     block: &Block<B>,
     symbols: &Symbols,
     index: u8,
@@ -429,7 +429,7 @@ fn repair_header<B>(
 
 /// The header of an INFO (AMB-INFO).
 pub(super) fn info_header(
-    flow: crem_wire::FlowId,
+    flow: FlowId,
     config: &Config,
     start: Psn,
     k: u8,

@@ -1,1 +1,9 @@
-//! Tests of the sender function.
+//! Tests of the sender function against a scripted peer.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod blocks;
+mod negotiation;
+mod properties;
+mod requests;
+mod rig;
+mod table;

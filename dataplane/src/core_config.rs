@@ -33,7 +33,10 @@ pub fn core_config(segment: &Segment) -> CoreConfig {
 }
 
 fn prefix(prefix: &crem_api::Prefix) -> Prefix {
-    Prefix { address: prefix.address(), length: prefix.length() }
+    Prefix {
+        address: prefix.address(),
+        length: prefix.length(),
+    }
 }
 
 fn peers(segment: &Segment) -> PeerTable {
@@ -42,21 +45,33 @@ fn peers(segment: &Segment) -> PeerTable {
         path_mtu: segment.path_mtu,
         tunnel_overhead: 0,
     };
-    PeerTable::new(segment.peers.iter().map(|(p, peer)| (prefix(p), target(peer.address))).collect())
+    PeerTable::new(
+        segment
+            .peers
+            .iter()
+            .map(|(p, peer)| (prefix(p), target(peer.address)))
+            .collect(),
+    )
 }
 
 /// The largest symbol that a segment has to do with: of the largest RDMA MTU with XRC headers, as far as
 /// the path lets it through.
 pub fn max_t(segment: &Segment) -> u16 {
-    let ipv6 = segment.inband.as_ref().is_some_and(|i| i.address.address().is_ipv6());
+    let ipv6 = segment
+        .inband
+        .as_ref()
+        .is_some_and(|i| i.address.address().is_ipv6());
     let family = if ipv6 { Family::V6 } else { Family::V4 };
-    max_symbol_length(segment.path_mtu, family, segment.policy.k, 0)
-        .min(symbol_length(4096, true))
+    max_symbol_length(segment.path_mtu, family, segment.policy.k, 0).min(symbol_length(4096, true))
 }
 
 fn fec(segment: &Segment, core: &mut CoreConfig) {
     let policy = &segment.policy;
-    let copy = if policy.source_copy { Scheme::SourceCopy.bit() } else { 0 };
+    let copy = if policy.source_copy {
+        Scheme::SourceCopy.bit()
+    } else {
+        0
+    };
     core.fec.schemes = Scheme::CauchyRs.bit() | Scheme::Xor.bit() | copy;
     core.fec.k = policy.k;
     core.fec.max_k = MAX_K;
@@ -141,7 +156,10 @@ mod tests {
         assert!(core.allows("192.0.2.200".parse().unwrap()));
         assert!(!core.allows("192.0.2.3".parse().unwrap()));
         let fec = core.fec;
-        assert_eq!((fec.k, fec.m_min, fec.m_max, fec.schemes), (16, 1, 4, 0b111));
+        assert_eq!(
+            (fec.k, fec.m_min, fec.m_max, fec.schemes),
+            (16, 1, 4, 0b111)
+        );
         assert_eq!((fec.target_ppm, fec.initial_loss_ppm), (10, 10_000));
         assert_eq!((core.csf.retain_packets, core.crf.keep_packets), (77, 33));
         assert_eq!(core.crf.hold, config::Hold::Off);
@@ -151,10 +169,18 @@ mod tests {
     #[test]
     fn the_largest_symbol_is_what_the_path_lets_through() {
         let segment = |text: &str| {
-            parse(text, Syntax::Toml).unwrap().segments.into_values().next().unwrap()
+            parse(text, Syntax::Toml)
+                .unwrap()
+                .segments
+                .into_values()
+                .next()
+                .unwrap()
         };
         // 4214 carries 4134 at k 128; at k 16 there are 24 octets of bitmaps less.
         assert_eq!(max_t(&segment(DOCUMENT)), 4138);
-        assert_eq!(max_t(&segment(&DOCUMENT.replace("k = 16", "k = 128"))), 4134);
+        assert_eq!(
+            max_t(&segment(&DOCUMENT.replace("k = 16", "k = 128"))),
+            4134
+        );
     }
 }

@@ -16,7 +16,11 @@ pub(crate) fn sender(segment: usize, f: &csf::FlowStatus) -> FlowSnapshot {
         segment,
         is_sender: true,
         key: f.key,
-        state: if f.unprotected.is_none() { PROTECTED.to_owned() } else { words(f.state) },
+        state: if f.unprotected.is_none() {
+            PROTECTED.to_owned()
+        } else {
+            words(f.state)
+        },
         reason: f.unprotected.map(words),
         flow_id: f.bound.map(|(_, id)| id.get()),
         parameters: (f.k > 0).then_some((f.k, f.m, f.t)),
@@ -68,8 +72,15 @@ pub(crate) fn receiver(segment: usize, f: &crf::FlowStatus) -> FlowSnapshot {
         segment,
         is_sender: false,
         key: f.key,
-        state: if f.config.is_some() { PROTECTED.to_owned() } else { words(f.life) },
-        reason: f.config.is_none().then(|| "no_parameters_in_force".to_owned()),
+        state: if f.config.is_some() {
+            PROTECTED.to_owned()
+        } else {
+            words(f.life)
+        },
+        reason: f
+            .config
+            .is_none()
+            .then(|| "no_parameters_in_force".to_owned()),
         flow_id: f.flow.map(|id| id.get()),
         parameters: f.config.map(|c| (c.k, c.m, c.t)),
         counters,
@@ -107,7 +118,10 @@ mod tests {
     fn reasons_become_words() {
         assert_eq!(words(Unprotected::PeerDead), "peer_dead");
         assert_eq!(words(Unprotected::ClosedByPeer(3)), "closed_by_peer(3)");
-        let mtu = Unprotected::Mtu { needed: 4214, available: 1500 };
+        let mtu = Unprotected::Mtu {
+            needed: 4214,
+            available: 1500,
+        };
         assert_eq!(words(mtu), "mtu { needed: 4214, available: 1500 }");
     }
 }

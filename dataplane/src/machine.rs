@@ -26,7 +26,10 @@ pub struct Ports {
 impl Ports {
     /// MTU of the LAN and the WAN port of a segment.
     pub fn mtus(&self, segment: usize) -> (u32, u32) {
-        self.mtus.get(segment).copied().unwrap_or((UNKNOWN_MTU, UNKNOWN_MTU))
+        self.mtus
+            .get(segment)
+            .copied()
+            .unwrap_or((UNKNOWN_MTU, UNKNOWN_MTU))
     }
 }
 
@@ -49,17 +52,18 @@ pub fn check(document: &Document, pool_frames: u32) -> Result<Ports, Invalid> {
         mtus.push(pair);
     }
     check_pool(document, pool_frames, &mut issues);
-    if issues.is_empty() { Ok(Ports { mtus, room }) } else { Err(Invalid { issues }) }
+    if issues.is_empty() {
+        Ok(Ports { mtus, room })
+    } else {
+        Err(Invalid { issues })
+    }
 }
 
 /// MTU of a device; `None` with an issue if it is not there.
-fn device_mtu(
-    id: &SegmentId,
-    side: &str,
-    device: &Device,
-    issues: &mut Vec<Issue>,
-) -> Option<u32> {
-    let Device::Interface(name) = device else { return Some(UNKNOWN_MTU) };
+fn device_mtu(id: &SegmentId, side: &str, device: &Device, issues: &mut Vec<Issue>) -> Option<u32> {
+    let Device::Interface(name) = device else {
+        return Some(UNKNOWN_MTU);
+    };
     if iface::index(name).is_none() {
         issues.push(Issue {
             pointer: format!("/segments/{id}/{side}/interface"),
@@ -119,7 +123,10 @@ fn room_for(segment: &Segment, (lan, wan): (u32, u32)) -> u16 {
 /// Frames that a segment may keep at most.
 fn kept(segment: &Segment) -> u32 {
     match segment.mode {
-        Mode::Active => segment.limits.retained_frames.saturating_add(segment.limits.held_frames),
+        Mode::Active => segment
+            .limits
+            .retained_frames
+            .saturating_add(segment.limits.held_frames),
         Mode::Passthrough => 0,
     }
 }
@@ -172,13 +179,22 @@ mod tests {
     }
 
     fn found(document: &Document, frames: u32) -> Vec<String> {
-        check(document, frames).unwrap_err().issues.iter().map(Issue::to_string).collect()
+        check(document, frames)
+            .unwrap_err()
+            .issues
+            .iter()
+            .map(Issue::to_string)
+            .collect()
     }
 
     #[test]
     fn missing_interfaces_are_all_named() {
-        let document =
-            document("interface = \"crem-x0\"", "interface = \"crem-x1\"", "passthrough", 1500);
+        let document = document(
+            "interface = \"crem-x0\"",
+            "interface = \"crem-x1\"",
+            "passthrough",
+            1500,
+        );
         assert_eq!(
             found(&document, 8191),
             [
@@ -193,7 +209,12 @@ mod tests {
     #[test]
     fn mtus_are_told_with_both_numbers() {
         let mut issues = Vec::new();
-        let document = document("vdev = \"net_null0\"", "vdev = \"net_null1\"", "active", 4300);
+        let document = document(
+            "vdev = \"net_null0\"",
+            "vdev = \"net_null1\"",
+            "active",
+            4300,
+        );
         let (id, segment) = document.segments.first_key_value().unwrap();
         check_mtus(id, segment, 4300, 4214, &mut issues);
         let texts: Vec<String> = issues.iter().map(Issue::to_string).collect();
@@ -208,18 +229,36 @@ mod tests {
 
     #[test]
     fn limits_must_fit_the_pool() {
-        let active = document("vdev = \"net_null0\"", "vdev = \"net_null1\"", "active", 1500);
+        let active = document(
+            "vdev = \"net_null0\"",
+            "vdev = \"net_null1\"",
+            "active",
+            1500,
+        );
         let needed = 2048 + 1024 + RX_RESERVE;
         assert!(check(&active, needed).is_ok());
         let texts = found(&active, needed - 1);
-        assert!(texts[0].starts_with("/segments/a/limits: found retained_frames 2048"), "{texts:?}");
-        let idle = document("vdev = \"net_null0\"", "vdev = \"net_null1\"", "passthrough", 1500);
+        assert!(
+            texts[0].starts_with("/segments/a/limits: found retained_frames 2048"),
+            "{texts:?}"
+        );
+        let idle = document(
+            "vdev = \"net_null0\"",
+            "vdev = \"net_null1\"",
+            "passthrough",
+            1500,
+        );
         assert!(check(&idle, RX_RESERVE).is_ok());
     }
 
     #[test]
     fn buffers_hold_a_symbol_with_its_headers_and_the_longest_frame() {
-        let document = document("vdev = \"net_null0\"", "vdev = \"net_null1\"", "active", 4214);
+        let document = document(
+            "vdev = \"net_null0\"",
+            "vdev = \"net_null1\"",
+            "active",
+            4214,
+        );
         let segment = document.segments.values().next().unwrap();
         assert!(room_for(segment, (1500, 4214)) >= HEADROOM + RESERVE + 4138);
         assert!(u32::from(room_for(segment, (1500, 9216))) >= u32::from(HEADROOM) + 22 + 9216);

@@ -36,7 +36,9 @@ impl<P: Platform> Segment<P> {
                 };
                 // The symbol is the end of the payload.
                 let end = usize::from(datagram.payload_off) + payload.len();
-                let off = u16::try_from(end - symbol.len()).ok().filter(|_| !header.info);
+                let off = u16::try_from(end - symbol.len())
+                    .ok()
+                    .filter(|_| !header.info);
                 let symbol = off.map(|off| (frame, off));
                 protection.repair(now, datagram.from, &header, symbol, datagram.ce);
             }
@@ -86,8 +88,10 @@ impl<P: Platform> Segment<P> {
                 Side::Wan => self.to_wan.push(frame),
             }
         }
-        self.lan.send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
-        self.wan.send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+        self.lan
+            .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
+        self.wan
+            .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
     }
 
     pub(crate) fn run_timers(&mut self, now: Instant) -> bool {
@@ -100,7 +104,9 @@ impl<P: Platform> Segment<P> {
 
     /// Sends repair into the room that sources left.
     pub(crate) fn send_repair(&mut self, now: Instant) -> bool {
-        let Some(protection) = &mut self.protection else { return false };
+        let Some(protection) = &mut self.protection else {
+            return false;
+        };
         let queue = protection.repairs();
         if queue.is_empty() {
             return false;
@@ -113,7 +119,9 @@ impl<P: Platform> Segment<P> {
 
     /// Next hops that are lacking.
     pub fn take_wanted(&mut self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.protection.iter_mut().flat_map(|p| p.wanted().drain(..))
+        self.protection
+            .iter_mut()
+            .flat_map(|p| p.wanted().drain(..))
     }
 
     /// The kernel found or lost a next hop.
@@ -153,7 +161,9 @@ impl<P: Platform> Segment<P> {
 
 fn payload<'a>(frame: &'a [u8], datagram: &Datagram) -> &'a [u8] {
     let from = usize::from(datagram.payload_off);
-    frame.get(from..from + usize::from(datagram.payload_len)).unwrap_or_default()
+    frame
+        .get(from..from + usize::from(datagram.payload_len))
+        .unwrap_or_default()
 }
 
 /// Whether the UDP checksum, if there is one, is right.
@@ -161,6 +171,8 @@ fn is_intact(frame: &[u8], datagram: &Datagram) -> bool {
     const UDP_HEADER: usize = 8;
     let payload_off = usize::from(datagram.payload_off);
     let end = payload_off + usize::from(datagram.payload_len);
-    let segment = payload_off.checked_sub(UDP_HEADER).and_then(|from| frame.get(from..end));
+    let segment = payload_off
+        .checked_sub(UDP_HEADER)
+        .and_then(|from| frame.get(from..end));
     segment.is_some_and(|s| udp_checksum_ok(datagram.from.ip(), datagram.destination, s))
 }

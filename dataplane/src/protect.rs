@@ -143,12 +143,15 @@ impl<P: Platform> Protection<P> {
         symbol: Option<(P::Buf, u16)>,
         ce: bool,
     ) {
-        self.crf.on_repair(now, from, header, symbol, ce, &mut self.actions);
+        self.crf
+            .on_repair(now, from, header, symbol, ce, &mut self.actions);
     }
 
     /// Any other message.
     pub fn message(&mut self, now: Instant, from: SocketAddr, message: &Message, ce: bool) {
-        let Self { csf, crf, actions, .. } = self;
+        let Self {
+            csf, crf, actions, ..
+        } = self;
         match message {
             Message::Hello(hello) => {
                 csf.peer_alive(from, Some(hello.flow.source));
@@ -174,7 +177,10 @@ impl<P: Platform> Protection<P> {
     /// Lets timers run that are due. Whether any was.
     pub fn run_timers(&mut self, now: Instant) -> bool {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        let (csf, crf) = (is_due(self.csf.next_timeout()), is_due(self.crf.next_timeout()));
+        let (csf, crf) = (
+            is_due(self.csf.next_timeout()),
+            is_due(self.crf.next_timeout()),
+        );
         if csf {
             self.csf.on_timeout(now, &mut self.actions);
         }
@@ -186,7 +192,12 @@ impl<P: Platform> Protection<P> {
 
     /// Carries out what the functions decided: decodes, delivers to `out`, codes, queues repair, writes
     /// messages.
-    pub fn settle(&mut self, around: &mut Surroundings<'_, P>, now: Instant, out: &mut Vec<P::Buf>) {
+    pub fn settle(
+        &mut self,
+        around: &mut Surroundings<'_, P>,
+        now: Instant,
+        out: &mut Vec<P::Buf>,
+    ) {
         let coding = &mut around.counters.coding;
         let mut next = 0;
         // The answer to one job may bring another one.
@@ -197,14 +208,19 @@ impl<P: Platform> Protection<P> {
         }
         out.extend(self.actions.deliver.drain(..).map(|(_, frame)| frame));
         let drops = &mut around.counters.drops;
-        self.coder.run(&self.actions, &mut self.slots, around.pool, coding, drops);
+        self.coder
+            .run(&self.actions, &mut self.slots, around.pool, coding, drops);
         let mut emits = core::mem::take(&mut self.actions.emit);
         for emit in emits.drain(..) {
             self.queue_repair(&emit, around, now);
         }
         self.actions.emit = emits;
         self.actions.clear();
-        while let Some(transmit) = self.csf.poll_transmit().or_else(|| self.crf.poll_transmit()) {
+        while let Some(transmit) = self
+            .csf
+            .poll_transmit()
+            .or_else(|| self.crf.poll_transmit())
+        {
             self.write_message(&transmit, around, now);
         }
         while let Some(event) = self.csf.poll_event().or_else(|| self.crf.poll_event()) {
@@ -220,7 +236,9 @@ impl<P: Platform> Protection<P> {
             self.actions.free_slots.push(slot);
             self.slots.finish(slot)
         });
-        let Some(route) = self.route(emit.to, emit.dscp, around, now) else { return };
+        let Some(route) = self.route(emit.to, emit.dscp, around, now) else {
+            return;
+        };
         let drops = &mut around.counters.drops;
         let frame = match symbol {
             Some(Some(buffer)) => route.0.repair(&emit.header, buffer),
@@ -230,7 +248,11 @@ impl<P: Platform> Protection<P> {
         };
         match frame {
             Some(frame) => {
-                let repair = Repair { frame, born: emit.born, kind: emit.kind };
+                let repair = Repair {
+                    frame,
+                    born: emit.born,
+                    kind: emit.kind,
+                };
                 self.repairs.push(repair, drops);
             }
             None => drops.message_unsendable += 1,
@@ -250,7 +272,10 @@ impl<P: Platform> Protection<P> {
         let Some((route, side)) = route else { return };
         match route.message(&transmit.message, &mut self.scratch, around.pool) {
             Some(frame) => {
-                around.counters.messages.count_sent(transmit.message.message_type());
+                around
+                    .counters
+                    .messages
+                    .count_sent(transmit.message.message_type());
                 around.messages.push((side, frame));
             }
             None => around.counters.drops.message_no_buffer += 1,
@@ -286,8 +311,13 @@ impl<P: Platform> Protection<P> {
         around: &Surroundings<'_, P>,
     ) -> Option<(Route, Side)> {
         let link = parse(frame, &self.parse).link?;
-        let route =
-            self.toward(transmit.to, transmit.dscp, link.destination, link.tags, around);
+        let route = self.toward(
+            transmit.to,
+            transmit.dscp,
+            link.destination,
+            link.tags,
+            around,
+        );
         Some((route, Side::Wan))
     }
 
@@ -330,7 +360,8 @@ impl<P: Platform> Protection<P> {
     /// Ends every flow: CLOSE to the peers, everything held is let go.
     pub fn close(&mut self, now: Instant) {
         self.csf.close_all(CloseReason::Normal);
-        self.crf.close_all(now, CloseReason::Normal, &mut self.actions);
+        self.crf
+            .close_all(now, CloseReason::Normal, &mut self.actions);
     }
 
     /// Gives up kept references because buffers run short.
@@ -344,8 +375,12 @@ impl<P: Platform> Protection<P> {
     /// Counters and events.
     pub fn describe(&mut self, to: &mut SegmentSnapshot) {
         to.active = true;
-        self.csf.counters().for_each(|name, value| to.csf.push((name, value)));
-        self.crf.counters().for_each(|name, value| to.crf.push((name, value)));
+        self.csf
+            .counters()
+            .for_each(|name, value| to.csf.push((name, value)));
+        self.crf
+            .counters()
+            .for_each(|name, value| to.crf.push((name, value)));
         to.events.extend(self.events.drain(..));
     }
 

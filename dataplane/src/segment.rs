@@ -102,7 +102,8 @@ impl<P: Platform> Segment<P> {
                     Sorted::Gone => {}
                 }
             }
-            self.wan.send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.wan
+                .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
             self.offer_to_sender(now);
             self.read_mail(now);
         }
@@ -162,7 +163,8 @@ impl<P: Platform> Segment<P> {
             }),
         }
         self.descs.clear();
-        self.lan.send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
+        self.lan
+            .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
         self.settle(now);
     }
 
@@ -179,16 +181,24 @@ impl<P: Platform> Segment<P> {
     }
 
     fn from_kernel(&mut self) -> bool {
-        let Some(inband) = &mut self.inband else { return false };
+        let Some(inband) = &mut self.inband else {
+            return false;
+        };
         inband.give(&mut self.counters.drops);
         let (to_lan, to_wan) = (&mut self.to_lan, &mut self.to_wan);
-        let any = inband.take(&self.pool, &mut self.counters.drops, |side, frame| match side {
-            Side::Lan => to_lan.push(frame),
-            Side::Wan => to_wan.push(frame),
-        });
+        let any = inband.take(
+            &self.pool,
+            &mut self.counters.drops,
+            |side, frame| match side {
+                Side::Lan => to_lan.push(frame),
+                Side::Wan => to_wan.push(frame),
+            },
+        );
         if any {
-            self.lan.send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
-            self.wan.send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.lan
+                .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
+            self.wan
+                .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
         }
         any
     }

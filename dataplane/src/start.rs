@@ -27,6 +27,9 @@ use crate::worker::{Idle, Links, Worker};
 /// Memory besides the pool that EAL and drivers take, in MB.
 const OVERHEAD_MB: u32 = 16;
 
+/// Receive descriptors of an in-band interface.
+const TAP_DESCRIPTORS: u16 = 64;
+
 /// Where packet memory comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MemoryKind {
@@ -69,6 +72,9 @@ pub enum Failure {
     /// The configuration cannot work on this machine.
     #[error("{0}")]
     Invalid(Invalid),
+    /// DPDK found too little memory to start with.
+    #[error("{0}")]
+    NoMemory(crem_dpdk::Error),
     /// DPDK refused.
     #[error("{0}")]
     Dpdk(#[from] crem_dpdk::Error),
@@ -89,10 +95,13 @@ pub fn run(options: Options) -> Result<(), Failure> {
         room: ports.room,
         ..MempoolConfig::default()
     };
-    let eal = Eal::init(eal_config(&options, &ports, &pool_config))?;
+    let eal = Eal::init(eal_config(&options, &ports, &pool_config)).map_err(|e| match e {
+        crem_dpdk::Error::Init { .. } => Failure::NoMemory(e),
+        e => e.into(),
+    })?;
     // Sleeps of tens of microseconds would otherwise be rounded up to twice that.
     crem_dpdk::thread::set_timer_slack(1)?;
-    let pool = eal.mempool(&pool_config)?;
+    let pool = eal.mempool(&pool_config).map_err(Failure::NoMemory)?;
     let clock = Clock::new();
     let ran = serve(options, &ports, &eal, &pool, clock);
     drop(pool);
@@ -110,21 +119,31 @@ fn serve(
     clock: Clock,
 ) -> Result<(), Failure> {
     let now = Instant(clock.now_ns());
-    let engine = Engine::from_env()
-        .map_err(|e| Failure::Invalid(Invalid::whole(format!("CREM_FEC_ISA: {e}"), "a known and available instruction set")))?;
+    let engine = Engine::from_env().map_err(|e| {
+        Failure::Invalid(Invalid::whole(
+            format!("CREM_FEC_ISA: {e}"),
+            "a known and available instruction set",
+        ))
+    })?;
     let mut segments = Vec::new();
-    let mut about = About { version: options.version, segments: Vec::new() };
+    let mut about = About {
+        version: options.version,
+        segments: Vec::new(),
+    };
     let mut stations = Vec::new();
     for (number, (id, config)) in options.document.segments.iter().enumerate() {
         let made = segment(number, id, config, eal, pool, engine, now)?;
         segments.push(made.0);
         stations.extend(made.1);
-        about.segments.push(describe(id, config, ports.mtus(number)));
+        about
+            .segments
+            .push(describe(id, config, ports.mtus(number)));
     }
     let (links, ends) = connect();
     let task = Task {
         socket: options.status_socket,
         about,
+        ports: interfaces(&options.document),
         stations,
         affinity: eal.original_affinity(),
         on_ready: options.on_ready,
@@ -136,6 +155,16 @@ fn serve(
         tracing::error!("the auxiliary thread panicked");
     }
     Ok(())
+}
+
+/// The kernel interfaces that are ports.
+fn interfaces(document: &Document) -> Vec<String> {
+    let devices = document.segments.values().flat_map(|s| [&s.lan, &s.wan]);
+    let name = |device: &Wanted| match device {
+        Wanted::Interface(name) => Some(name.clone()),
+        Wanted::Pci(_) | Wanted::Vdev(_) => None,
+    };
+    devices.filter_map(name).collect()
 }
 
 fn connect() -> (Links, Ends) {
@@ -165,7 +194,9 @@ fn connect() -> (Links, Ends) {
 }
 
 fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> EalConfig {
-    let mb = options.memory_mb.unwrap_or_else(|| pool.needed_mb() + OVERHEAD_MB);
+    let mb = options
+        .memory_mb
+        .unwrap_or_else(|| pool.needed_mb() + OVERHEAD_MB);
     let mut config = EalConfig {
         cpu: options.cpu,
         memory: match options.memory {
@@ -184,7 +215,9 @@ fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> Eal
                     let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
                     let name = port_name(number, side, device);
                     let ring = options.ring_frames;
-                    config.vdevs.push(vdev::af_packet(&name, interface, mtu, ring));
+                    config
+                        .vdevs
+                        .push(vdev::af_packet(&name, interface, mtu, ring));
                 }
                 Wanted::Vdev(text) => {
                     let (name, args) = text.split_once(',').unwrap_or((text, ""));
@@ -195,7 +228,11 @@ fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> Eal
         }
         if let Some(inband) = &segment.inband {
             let mac = Some(inband.mac.unwrap_or_else(|| own_mac(id, inband)).0);
-            config.vdevs.push(vdev::tap(&tap_name(number), &interface_name(id.as_str()), mac));
+            config.vdevs.push(vdev::tap(
+                &tap_name(number),
+                &interface_name(id.as_str()),
+                mac,
+            ));
         }
     }
     config
@@ -232,11 +269,17 @@ fn segment(
     engine: Engine,
     now: Instant,
 ) -> Result<Made, Failure> {
-    let open = |name: &str| -> Result<Device, Failure> {
-        Ok(Device::new(Port::open(eal, name, &PortConfig::default(), pool)?)?)
+    let open = |name: &str, config: &PortConfig| -> Result<Device, Failure> {
+        Ok(Device::new(Port::open(eal, name, config, pool)?)?)
     };
-    let lan = open(&port_name(number, "lan", &config.lan))?;
-    let wan = open(&port_name(number, "wan", &config.wan))?;
+    let lan = open(
+        &port_name(number, "lan", &config.lan),
+        &PortConfig::default(),
+    )?;
+    let wan = open(
+        &port_name(number, "wan", &config.wan),
+        &PortConfig::default(),
+    )?;
     let (mut inband, mut kernel) = (None, None);
     let view = view(id, config);
     if let (Some(wanted), Some(station)) = (&config.inband, view.own) {
@@ -244,7 +287,13 @@ fn segment(
             ConfigSide::Lan => Side::Lan,
             ConfigSide::Wan => Side::Wan,
         };
-        inband = Some(Inband::<Dpdk>::new(station, open(&tap_name(number))?, side, now));
+        // The driver keeps a buffer for each descriptor.
+        let few = PortConfig {
+            rx_descriptors: TAP_DESCRIPTORS,
+            ..PortConfig::default()
+        };
+        let tap = open(&tap_name(number), &few)?;
+        inband = Some(Inband::<Dpdk>::new(station, tap, side, now));
         kernel = Some(KernelStation {
             segment: number,
             interface: interface_name(id.as_str()),
@@ -261,19 +310,33 @@ fn segment(
         _ => None,
     };
     let pool = FramePool(pool.clone());
-    Ok((Segment::new(Parts { view, lan, wan, pool, inband, protection }), kernel))
+    Ok((
+        Segment::new(Parts {
+            view,
+            lan,
+            wan,
+            pool,
+            inband,
+            protection,
+        }),
+        kernel,
+    ))
 }
 
 /// Flow IDs and nonces must not be guessable.
 fn seed() -> Result<[u8; 32], Failure> {
     let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(|e| std::io::Error::other(format!("random numbers: {e}")))?;
+    getrandom::fill(&mut seed)
+        .map_err(|e| std::io::Error::other(format!("random numbers: {e}")))?;
     Ok(seed)
 }
 
 fn view(id: &SegmentId, config: &SegmentConfig) -> View {
     View {
-        parse: ParseConfig { crem_port: Some(config.crem_port), vxlan_port: None },
+        parse: ParseConfig {
+            crem_port: Some(config.crem_port),
+            vxlan_port: None,
+        },
         served: config.served.keys().copied().collect(),
         own: config.inband.as_ref().map(|inband| Station {
             address: inband.address.address(),
@@ -293,7 +356,10 @@ fn describe(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32)) -> AboutSe
         wan: (config.wan.name().to_owned(), mtus.1),
         inband: config.inband.as_ref().map(|inband| InbandStatus {
             address: inband.address.to_string(),
-            mac: inband.mac.unwrap_or_else(|| own_mac(id, inband)).to_string(),
+            mac: inband
+                .mac
+                .unwrap_or_else(|| own_mac(id, inband))
+                .to_string(),
             interface: interface_name(id.as_str()),
         }),
         peers: config.peers.values().map(|p| p.address).collect(),

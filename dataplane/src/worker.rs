@@ -64,7 +64,14 @@ pub struct Worker<P: Platform> {
 impl<P: Platform> Worker<P> {
     /// A worker that has not begun.
     pub fn new(segments: Vec<Segment<P>>, links: Links, idle: Idle) -> Self {
-        Self { segments, links, idle, loops: 0, busy_loops: 0, published: Instant(0) }
+        Self {
+            segments,
+            links,
+            idle,
+            loops: 0,
+            busy_loops: 0,
+            published: Instant(0),
+        }
     }
 
     /// Runs until it is told to stop, then lets go of everything held and takes leave of the peers.
@@ -78,13 +85,19 @@ impl<P: Platform> Worker<P> {
             }
             empty = u32::saturating_add(empty, 1);
             if self.idle == Idle::Sleep && empty > PATIENCE {
-                std::thread::sleep(if empty > LONG_PATIENCE { LONG_SLEEP } else { SHORT_SLEEP });
+                std::thread::sleep(if empty > LONG_PATIENCE {
+                    LONG_SLEEP
+                } else {
+                    SHORT_SLEEP
+                });
             } else {
                 core::hint::spin_loop();
             }
         }
         let now = clock();
-        self.segments.iter_mut().for_each(|segment| segment.close(now));
+        self.segments
+            .iter_mut()
+            .for_each(|segment| segment.close(now));
         self.publish(now);
     }
 
@@ -95,7 +108,10 @@ impl<P: Platform> Worker<P> {
             busy |= segment.turn(clock);
             for peer in segment.take_wanted() {
                 // Full: it is asked for again with the next message.
-                let _ = self.links.wanted.try_send(Wanted { segment: number, peer });
+                let _ = self.links.wanted.try_send(Wanted {
+                    segment: number,
+                    peer,
+                });
             }
         }
         while let Ok(found) = self.links.next_hops.try_recv() {
@@ -125,18 +141,24 @@ impl<P: Platform> Worker<P> {
         snapshot.loops = self.loops;
         snapshot.busy_loops = self.busy_loops;
         snapshot.buffers = self.segments.first().map_or((0, 0), Segment::buffers);
-        snapshot.segments.resize_with(self.segments.len(), Default::default);
+        snapshot
+            .segments
+            .resize_with(self.segments.len(), Default::default);
         for (segment, to) in self.segments.iter_mut().zip(&mut snapshot.segments) {
             segment.spare_buffers(now, RX_RESERVE);
             segment.describe(to);
         }
-        snapshot.flows = self.links.list_flows.swap(false, Ordering::Relaxed).then(|| {
-            let mut flows = Vec::new();
-            for (number, segment) in self.segments.iter().enumerate() {
-                segment.list_flows(number, &mut flows);
-            }
-            flows
-        });
+        snapshot.flows = self
+            .links
+            .list_flows
+            .swap(false, Ordering::Relaxed)
+            .then(|| {
+                let mut flows = Vec::new();
+                for (number, segment) in self.segments.iter().enumerate() {
+                    segment.list_flows(number, &mut flows);
+                }
+                flows
+            });
         let _ = self.links.snapshots.try_send(snapshot);
     }
 }

@@ -13,6 +13,8 @@ use serde_json::Value;
 /// Prefix of environment variables; the parts of a key are joined by two underscores.
 const PREFIX: &str = "CREM_";
 const SEPARATOR: &str = "__";
+/// The variable that chooses the kind of memory.
+pub(crate) const MEMORY_KIND: &str = "CREM_MEMORY__KIND";
 /// Fewest frame buffers that anything works with.
 const MIN_POOL: u32 = 2047;
 
@@ -108,7 +110,12 @@ struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { kind: MemoryKind::Auto, mb: None, pool_frames: 8191, ring_frames: 2048 }
+        Self {
+            kind: MemoryKind::Auto,
+            mb: None,
+            pool_frames: 8191,
+            ring_frames: 2048,
+        }
     }
 }
 
@@ -123,10 +130,17 @@ impl Memory {
         ];
         let kind = t.or("kind", d.kind, |n| n.choice(&kinds));
         let mb = t.optional("mb", |n| n.integer(32..=1 << 20));
-        let pool_frames = t.or("pool_frames", d.pool_frames, |n| n.integer(MIN_POOL..=1 << 22));
+        let pool_frames = t.or("pool_frames", d.pool_frames, |n| {
+            n.integer(MIN_POOL..=1 << 22)
+        });
         let ring_frames = t.or("ring_frames", d.ring_frames, |n| n.integer(64..=1 << 16));
         t.finish();
-        Some(Self { kind: kind?, mb: mb?, pool_frames: pool_frames?, ring_frames: ring_frames? })
+        Some(Self {
+            kind: kind?,
+            mb: mb?,
+            pool_frames: pool_frames?,
+            ring_frames: ring_frames?,
+        })
     }
 }
 
@@ -154,7 +168,10 @@ fn merged(
     // Other programs of ours take CREM_… variables too: those that are meant for a bootstrap name a
     // table, or the document.
     let meant = environment.into_iter().filter(|(name, _)| {
-        name == "CREM_DOCUMENT" || name.strip_prefix(PREFIX).is_some_and(|n| n.contains(SEPARATOR))
+        name == "CREM_DOCUMENT"
+            || name
+                .strip_prefix(PREFIX)
+                .is_some_and(|n| n.contains(SEPARATOR))
     });
     all = all.add_source(
         Environment::with_prefix("CREM")
@@ -177,7 +194,10 @@ mod tests {
     use super::*;
 
     fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
     }
 
     fn file(name: &str, text: &str) -> PathBuf {
@@ -188,7 +208,10 @@ mod tests {
 
     #[test]
     fn a_document_is_all_that_is_needed() {
-        let flags = Flags { document: Some("d.toml".to_owned()), ..Flags::default() };
+        let flags = Flags {
+            document: Some("d.toml".to_owned()),
+            ..Flags::default()
+        };
         let bootstrap = Bootstrap::read(&flags, []).unwrap();
         assert_eq!(bootstrap.document, PathBuf::from("d.toml"));
         assert_eq!((bootstrap.idle, bootstrap.cpu), (Idle::Sleep, None));
@@ -201,7 +224,11 @@ mod tests {
             "order.toml",
             "document = \"f\"\n[worker]\ncpu = 1\nidle = \"busy\"\n[memory]\nmb = 64\n",
         );
-        let flags = Flags { config: Some(path.clone()), cpu: Some(3), ..Flags::default() };
+        let flags = Flags {
+            config: Some(path.clone()),
+            cpu: Some(3),
+            ..Flags::default()
+        };
         let variables = environment(&[
             ("CREM_DOCUMENT", "e"),
             ("CREM_WORKER__CPU", "2"),
@@ -218,15 +245,26 @@ mod tests {
 
     #[test]
     fn all_problems_come_at_once() {
-        let path = file("bad.toml", "[worker]\nidle = \"never\"\n[memory]\nmb = 1\npool = 2\n");
-        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        let path = file(
+            "bad.toml",
+            "[worker]\nidle = \"never\"\n[memory]\nmb = 1\npool = 2\n",
+        );
+        let flags = Flags {
+            config: Some(path.clone()),
+            ..Flags::default()
+        };
         let variables = environment(&[("CREM_STATUS__PORT", "1")]);
         let invalid = Bootstrap::read(&flags, variables).unwrap_err();
         std::fs::remove_file(path).unwrap();
         let pointers: Vec<&str> = invalid.issues.iter().map(|i| i.pointer.as_str()).collect();
-        for pointer in
-            ["/document", "/worker/idle", "/memory/mb", "/memory/pool", "/status/socket", "/status/port"]
-        {
+        for pointer in [
+            "/document",
+            "/worker/idle",
+            "/memory/mb",
+            "/memory/pool",
+            "/status/socket",
+            "/status/port",
+        ] {
             assert!(pointers.contains(&pointer), "{pointer} in {pointers:?}");
         }
         assert_eq!(pointers.len(), 6);
@@ -234,7 +272,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let flags = Flags { config: Some("/nowhere/b.toml".into()), ..Flags::default() };
+        let flags = Flags {
+            config: Some("/nowhere/b.toml".into()),
+            ..Flags::default()
+        };
         let invalid = Bootstrap::read(&flags, []).unwrap_err();
         assert!(invalid.to_string().contains("/nowhere/b.toml"), "{invalid}");
     }

@@ -4,12 +4,13 @@
 
 mod bootstrap;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use crem_api::Invalid;
-use crem_dataplane::start::{Failure, Options, run};
+use crem_dataplane::start::{Failure, MemoryKind, Options, run};
 
 use bootstrap::{Bootstrap, Flags};
 
@@ -66,11 +67,28 @@ fn dataplane(flags: &Flags) -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Invalid(invalid)) => refuse(&name, &invalid),
-        Err(failure) => {
-            eprintln!("crem-gateway: {failure}");
-            ExitCode::from(FAILED)
+        Err(Failure::NoMemory(failure)) if bootstrap.memory == MemoryKind::Auto => {
+            tracing::warn!("{failure}; once more, with ordinary pages");
+            fail(&again_with_ordinary_pages())
         }
+        Err(failure) => fail(&failure),
     }
+}
+
+/// Starts this process anew: DPDK cannot be started twice in one. Free hugepages are counted before they
+/// are taken, so of two processes that start at the same moment one may come too late.
+fn again_with_ordinary_pages() -> std::io::Error {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().unwrap_or_else(|| "crem-gateway".into());
+    std::process::Command::new(std::env::current_exe().unwrap_or_else(|_| program.into()))
+        .args(arguments)
+        .env(bootstrap::MEMORY_KIND, "ordinary")
+        .exec()
+}
+
+fn fail(failure: &dyn std::error::Error) -> ExitCode {
+    eprintln!("crem-gateway: {failure}");
+    ExitCode::from(FAILED)
 }
 
 /// The line that whoever started us waits for.
@@ -82,7 +100,11 @@ fn say_ready() {
 
 fn refuse(what: &str, invalid: &Invalid) -> ExitCode {
     let count = invalid.issues.len();
-    let problems = if count == 1 { "1 problem" } else { &format!("{count} problems") };
+    let problems = if count == 1 {
+        "1 problem"
+    } else {
+        &format!("{count} problems")
+    };
     eprintln!("crem-gateway: {what}: {problems}");
     for issue in &invalid.issues {
         eprintln!("  {issue}");
@@ -92,8 +114,15 @@ fn refuse(what: &str, invalid: &Invalid) -> ExitCode {
 
 fn log_to_stderr(filter: &str) -> Result<(), Invalid> {
     let filter: tracing_subscriber::EnvFilter = filter.parse().map_err(|e| {
-        Invalid::whole(format!("logging.filter {filter:?}: {e}"), "a filter such as \"info\"")
+        Invalid::whole(
+            format!("logging.filter {filter:?}: {e}"),
+            "a filter such as \"info\"",
+        )
     })?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
     Ok(())
 }

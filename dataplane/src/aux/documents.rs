@@ -70,10 +70,18 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
         link_up,
         mtu: *mtu,
     };
-    let mut peers: BTreeMap<IpAddr, PeerStatus> =
-        about.peers.iter().map(|peer| (*peer, PeerStatus::default())).collect();
+    let mut peers: BTreeMap<IpAddr, PeerStatus> = about
+        .peers
+        .iter()
+        .map(|peer| (*peer, PeerStatus::default()))
+        .collect();
     for (peer, mac) in &s.next_hops {
-        peers.insert(*peer, PeerStatus { next_hop_mac: Some(Mac(*mac).to_string()) });
+        peers.insert(
+            *peer,
+            PeerStatus {
+                next_hop_mac: Some(Mac(*mac).to_string()),
+            },
+        );
     }
     SegmentStatus {
         mode: if s.active { "active" } else { "passthrough" }.to_owned(),
@@ -91,7 +99,9 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
 
 fn counters(about: &About, snapshot: &Snapshot) -> Counters {
     let segments = each(about, snapshot).map(|(a, s)| (a.id.clone(), segment_counters(s)));
-    Counters { segments: segments.collect() }
+    Counters {
+        segments: segments.collect(),
+    }
 }
 
 fn segment_counters(s: &SegmentSnapshot) -> SegmentCounters {
@@ -122,7 +132,11 @@ fn named(walk: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Named {
 
 fn flows(about: &About, snapshot: &Snapshot) -> Flows {
     let all = snapshot.flows.as_deref().unwrap_or_default();
-    let flows = all.iter().take(MAX_FLOWS).filter_map(|f| flow(about, f)).collect();
+    let flows = all
+        .iter()
+        .take(MAX_FLOWS)
+        .filter_map(|f| flow(about, f))
+        .collect();
     let left_out = u64::try_from(all.len().saturating_sub(MAX_FLOWS)).unwrap_or(u64::MAX);
     Flows { flows, left_out }
 }
@@ -144,6 +158,10 @@ fn flow(about: &About, f: &FlowSnapshot) -> Option<Flow> {
         reason: f.reason.clone(),
         flow_id: f.flow_id,
         parameters: f.parameters.map(|(k, m, t)| Parameters { k, m, t }),
-        counters: f.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        counters: f
+            .counters
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value))
+            .collect(),
     })
 }

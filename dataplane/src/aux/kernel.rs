@@ -63,8 +63,8 @@ type Changes = futures::channel::mpsc::UnboundedReceiver<(
 )>;
 
 impl Kernel {
-    /// Sets all interfaces up.
-    pub(super) async fn set_up(stations: Vec<KernelStation>) -> io::Result<Self> {
+    /// Silences the ports and sets all in-band interfaces up.
+    pub(super) async fn set_up(ports: &[String], stations: Vec<KernelStation>) -> io::Result<Self> {
         let mut kernel = Self {
             handle: None,
             changes: None,
@@ -72,6 +72,10 @@ impl Kernel {
             wanted: HashSet::new(),
             known: HashMap::new(),
         };
+        for port in ports {
+            silence(port)
+                .map_err(|e| io::Error::new(e.kind(), format!("interface {port}: {e}")))?;
+        }
         if stations.is_empty() {
             return Ok(kernel);
         }
@@ -81,7 +85,9 @@ impl Kernel {
         for station in stations {
             let name = station.interface.clone();
             let fail = |e: io::Error| io::Error::other(format!("in-band interface {name}: {e}"));
-            kernel.interfaces.push(set_up_one(&handle, station).await.map_err(fail)?);
+            kernel
+                .interfaces
+                .push(set_up_one(&handle, station).await.map_err(fail)?);
         }
         kernel.handle = Some(handle);
         kernel.changes = Some(changes);
@@ -170,8 +176,13 @@ impl Kernel {
         gone: bool,
         found: &SyncSender<NextHop>,
     ) {
-        let number = self.interfaces.iter().position(|i| i.index == neighbour.header.ifindex);
-        let (Some(number), Some((hop, mac))) = (number, read(neighbour)) else { return };
+        let number = self
+            .interfaces
+            .iter()
+            .position(|i| i.index == neighbour.header.ifindex);
+        let (Some(number), Some((hop, mac))) = (number, read(neighbour)) else {
+            return;
+        };
         let mac = mac.filter(|_| !gone);
         let before = self.known.get(&(number, hop)).copied();
         // While the kernel asks again the old address may still be right: only a failure ends it.
@@ -186,7 +197,13 @@ impl Kernel {
         let segment = self.interfaces.get(number).map_or(0, |i| i.station.segment);
         let mut reported = true;
         for (_, _, peer) in self.wanted.iter().filter(|w| w.0 == number && w.1 == hop) {
-            reported &= found.try_send(NextHop { segment, peer: *peer, mac }).is_ok();
+            reported &= found
+                .try_send(NextHop {
+                    segment,
+                    peer: *peer,
+                    mac,
+                })
+                .is_ok();
         }
         if !reported {
             // The worker's queue is full: the next reading of the table tries again.
@@ -197,7 +214,11 @@ impl Kernel {
 
 /// Where packets toward a peer go first.
 fn next_hop(station: &KernelStation, peer: IpAddr) -> Option<IpAddr> {
-    if station.inband.address.contains(peer) { Some(peer) } else { station.inband.gateway }
+    if station.inband.address.contains(peer) {
+        Some(peer)
+    } else {
+        station.inband.gateway
+    }
 }
 
 /// Address and, if it can be used, MAC address of a neighbour.
@@ -245,11 +266,25 @@ async fn set_up_one(handle: &Handle, station: KernelStation) -> io::Result<Inter
     let name = &station.interface;
     let mut links = handle.link().get().match_name(name.clone()).execute();
     let link = links.try_next().await.map_err(io::Error::other)?;
-    let index = link.ok_or_else(|| io::Error::other("it does not exist"))?.header.index;
+    let index = link
+        .ok_or_else(|| io::Error::other("it does not exist"))?
+        .header
+        .index;
     restrict(name, station.inband.address.address())?;
-    let change = LinkUnspec::new_with_index(index).mtu(station.mtu).up().build();
-    handle.link().set(change).execute().await.map_err(io::Error::other)?;
-    let (address, length) = (station.inband.address.address(), station.inband.address.length());
+    let change = LinkUnspec::new_with_index(index)
+        .mtu(station.mtu)
+        .up()
+        .build();
+    handle
+        .link()
+        .set(change)
+        .execute()
+        .await
+        .map_err(io::Error::other)?;
+    let (address, length) = (
+        station.inband.address.address(),
+        station.inband.address.length(),
+    );
     let add = handle.address().add(index, address, length).replace();
     add.execute().await.map_err(io::Error::other)?;
     if let Some(gateway) = station.inband.gateway
@@ -260,34 +295,56 @@ async fn set_up_one(handle: &Handle, station: KernelStation) -> io::Result<Inter
     Ok(Interface { station, index })
 }
 
+/// Sets keys of `/proc/sys/net`. Kernels without IPv6 lack its keys.
+fn set_keys(keys: &[(String, &str)]) -> io::Result<()> {
+    for (key, value) in keys {
+        let path = format!("/proc/sys/net/{key}");
+        match std::fs::write(&path, value) {
+            Err(e) if key.starts_with("ipv6") && e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(io::Error::new(e.kind(), format!("{path}: {e}"))),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// A port gives its frames to us, but the kernel sees them too. It must not answer for our in-band
+/// address there, nor take packets, nor send any of its own.
+fn silence(port: &str) -> io::Result<()> {
+    let v4 = |key: &str| format!("ipv4/conf/{port}/{key}");
+    set_keys(&[
+        (format!("ipv6/conf/{port}/disable_ipv6"), "1"),
+        (v4("forwarding"), "0"),
+        // Answers no ARP at all.
+        (v4("arp_ignore"), "8"),
+        // Takes no packet whose way back is another interface; ours all have theirs on the TAP.
+        (v4("rp_filter"), "1"),
+        (v4("accept_redirects"), "0"),
+    ])
+}
+
 /// What an in-band interface must not do: forward, take router advertisements, answer for addresses of
 /// other interfaces.
 fn restrict(name: &str, address: IpAddr) -> io::Result<()> {
-    let set = |key: &str, value: &str| {
-        let path = format!("/proc/sys/net/{key}");
-        std::fs::write(&path, value).map_err(|e| io::Error::new(e.kind(), format!("{path}: {e}")))
-    };
-    for (key, value) in [
-        ("forwarding", "0"),
-        ("arp_ignore", "1"),
-        ("arp_announce", "2"),
-        ("accept_redirects", "0"),
-        ("rp_filter", "0"),
-    ] {
-        set(&format!("ipv4/conf/{name}/{key}"), value)?;
-    }
-    let v6 = format!("ipv6/conf/{name}");
+    let v4 = |key: &str| format!("ipv4/conf/{name}/{key}");
+    let v6 = |key: &str| format!("ipv6/conf/{name}/{key}");
+    set_keys(&[
+        (v4("forwarding"), "0"),
+        (v4("arp_ignore"), "1"),
+        (v4("arp_announce"), "2"),
+        (v4("accept_redirects"), "0"),
+        (v4("rp_filter"), "0"),
+    ])?;
     if address.is_ipv4() {
-        // A kernel without IPv6 needs no switching off.
-        return match set(&format!("{v6}/disable_ipv6"), "1") {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
-        };
+        return set_keys(&[(v6("disable_ipv6"), "1")]);
     }
-    for key in ["forwarding", "accept_ra", "autoconf", "accept_redirects", "accept_dad"] {
-        set(&format!("{v6}/{key}"), "0")?;
-    }
-    Ok(())
+    set_keys(&[
+        (v6("forwarding"), "0"),
+        (v6("accept_ra"), "0"),
+        (v6("autoconf"), "0"),
+        (v6("accept_redirects"), "0"),
+        (v6("accept_dad"), "0"),
+    ])
 }
 
 /// A default route for packets from our own address only, in a table of its own.
@@ -299,19 +356,29 @@ async fn route(
     segment: usize,
 ) -> Result<(), rtnetlink::Error> {
     let table = FIRST_TABLE + u32::try_from(segment).unwrap_or(0);
-    let rule = handle.rule().add().table_id(table).action(
-        rtnetlink::packet_route::rule::RuleAction::ToTable,
-    );
+    let rule = handle
+        .rule()
+        .add()
+        .table_id(table)
+        .action(rtnetlink::packet_route::rule::RuleAction::ToTable);
     match (own, gateway) {
         (IpAddr::V4(own), IpAddr::V4(gateway)) => {
             let route = RouteMessageBuilder::<Ipv4Addr>::new();
-            let route = route.gateway(gateway).output_interface(index).table_id(table).build();
+            let route = route
+                .gateway(gateway)
+                .output_interface(index)
+                .table_id(table)
+                .build();
             handle.route().add(route).replace().execute().await?;
             rule.v4().source_prefix(own, 32).replace().execute().await
         }
         (IpAddr::V6(own), IpAddr::V6(gateway)) => {
             let route = RouteMessageBuilder::<Ipv6Addr>::new();
-            let route = route.gateway(gateway).output_interface(index).table_id(table).build();
+            let route = route
+                .gateway(gateway)
+                .output_interface(index)
+                .table_id(table)
+                .build();
             handle.route().add(route).replace().execute().await?;
             rule.v6().source_prefix(own, 128).replace().execute().await
         }

@@ -14,6 +14,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
 use crem_api::{Inband, MacAddr};
+use crem_core::events::Event;
 use crem_dpdk::thread::Affinity;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
@@ -64,6 +65,8 @@ pub struct Task {
     pub socket: PathBuf,
     /// What the status says besides snapshots.
     pub about: About,
+    /// Kernel interfaces that are ports: the kernel itself is to stay silent on them.
+    pub ports: Vec<String>,
     /// In-band interfaces.
     pub stations: Vec<KernelStation>,
     /// CPUs to run on: not the worker's alone.
@@ -80,18 +83,23 @@ pub struct Task {
 /// The first thing that could not be done.
 pub fn start(task: Task, ends: Ends) -> io::Result<JoinHandle<()>> {
     let (tell, told) = std::sync::mpsc::sync_channel(1);
-    let thread = std::thread::Builder::new().name("crem-aux".to_owned()).spawn(move || {
-        let begun = prepare(&task.affinity);
-        let runtime = begun.and_then(|()| {
-            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()
-        });
-        match runtime {
-            Ok(runtime) => runtime.block_on(run(task, ends, &tell)),
-            Err(e) => {
-                let _ = tell.send(Err(e));
+    let thread = std::thread::Builder::new()
+        .name("crem-aux".to_owned())
+        .spawn(move || {
+            let begun = prepare(&task.affinity);
+            let runtime = begun.and_then(|()| {
+                tokio::runtime::Builder::new_current_thread()
+                    .enable_io()
+                    .enable_time()
+                    .build()
+            });
+            match runtime {
+                Ok(runtime) => runtime.block_on(run(task, ends, &tell)),
+                Err(e) => {
+                    let _ = tell.send(Err(e));
+                }
             }
-        }
-    })?;
+        })?;
     match told.recv() {
         Ok(Ok(())) => Ok(thread),
         Ok(Err(e)) => {
@@ -109,10 +117,17 @@ fn prepare(affinity: &Affinity) -> io::Result<()> {
 }
 
 async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
-    let Ends { mut snapshots, spare, wanted, next_hops, list_flows, stop } = ends;
+    let Ends {
+        mut snapshots,
+        spare,
+        wanted,
+        next_hops,
+        list_flows,
+        stop,
+    } = ends;
     let begun = async {
         let listener = socket::bind(&task.socket)?;
-        let kernel = kernel::Kernel::set_up(task.stations).await?;
+        let kernel = kernel::Kernel::set_up(&task.ports, task.stations).await?;
         watch_signals(&stop)?;
         Ok((listener, kernel))
     };
@@ -126,7 +141,11 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let _ = tell.send(Ok(()));
     let (publish, latest) = watch::channel(None::<Arc<Snapshot>>);
     let names: Vec<String> = task.about.segments.iter().map(|s| s.id.clone()).collect();
-    let server = socket::Server { about: Arc::new(task.about), latest, list_flows };
+    let server = socket::Server {
+        about: Arc::new(task.about),
+        latest,
+        list_flows,
+    };
     let serving = tokio::spawn(server.serve(listener));
     let resolving = tokio::spawn(kernel.run(wanted, next_hops));
     let mut on_ready = Some(task.on_ready);
@@ -148,7 +167,11 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
 fn log_events(names: &[String], snapshot: &mut Snapshot) {
     for (name, segment) in names.iter().zip(&mut snapshot.segments) {
         for event in segment.events.drain(..) {
-            tracing::info!(segment = name.as_str(), "{event:?}");
+            match event {
+                // Several a second while the path changes.
+                Event::ConfigChanged { .. } => tracing::debug!(segment = %name, "{event:?}"),
+                _ => tracing::info!(segment = %name, "{event:?}"),
+            }
         }
     }
 }

@@ -21,9 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Listens at `path`. A socket that a killed process left there is replaced.
 pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
-    let fail = |e: io::Error| {
-        io::Error::new(e.kind(), format!("status socket {}: {e}", path.display()))
-    };
+    let fail =
+        |e: io::Error| io::Error::new(e.kind(), format!("status socket {}: {e}", path.display()));
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).map_err(fail)?;
     }
@@ -50,7 +49,9 @@ impl Server {
     pub(super) async fn serve(self, listener: UnixListener) {
         let places = Arc::new(Semaphore::new(CLIENTS));
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let server = self.clone();
@@ -98,7 +99,8 @@ impl Server {
             self.list_flows.store(true, Ordering::Relaxed);
         }
         let fits = |s: &Option<Arc<Snapshot>>| {
-            s.as_ref().is_some_and(|s| !wants_flows || s.flows.is_some())
+            s.as_ref()
+                .is_some_and(|s| !wants_flows || s.flows.is_some())
         };
         let found = async {
             if wants_flows {
@@ -114,5 +116,11 @@ impl Server {
 }
 
 fn refuse(code: ErrorCode, message: &str) -> Reply {
-    Reply::new(0, Body::Error(ErrorReply { code, message: message.to_owned() }))
+    Reply::new(
+        0,
+        Body::Error(ErrorReply {
+            code,
+            message: message.to_owned(),
+        }),
+    )
 }

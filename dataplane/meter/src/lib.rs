@@ -10,11 +10,26 @@
 
 extern crate alloc;
 
+pub mod flow;
+mod hash;
+mod meter;
 #[cfg(feature = "mutate")]
 pub mod mutate;
 #[cfg(not(feature = "mutate"))]
 mod mutate;
+mod packet;
+pub mod point;
+mod prefix;
+pub mod scope;
+pub mod select;
 pub mod seq;
+mod sink;
 mod time;
+mod wheel;
 
+pub use hash::bob;
+pub use meter::{Meter, MeterCounters, MeterError, PointConfig};
+pub use packet::{PacketConfig, PacketCounters, PacketObserver};
+pub use prefix::{Encapsulation, NotAPrefix, Prefix};
+pub use sink::{PacketRecord, Record, Sink};
 pub use time::Utc;

@@ -39,3 +39,8 @@ impl Utc {
         })
     }
 }
+
+/// Nanoseconds of a duration, the most that can be told if it is longer.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,180 @@
+//! IP prefixes, and the VLAN or VXLAN context a packet is in.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::str::FromStr;
+
+use crem_wire::frame::Parsed;
+
+/// A set of addresses of one family that share their first bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Prefix {
+    address: IpAddr,
+    len: u8,
+    bits: u128,
+    mask: u128,
+}
+
+impl Prefix {
+    /// `None` if `len` exceeds the bits of the family. Bits of `address` behind the prefix are dropped.
+    pub fn new(address: IpAddr, len: u8) -> Option<Self> {
+        let (bits, size) = bits(address);
+        if len > size {
+            return None;
+        }
+        let mask = match len {
+            0 => 0,
+            len => u128::MAX << (128 - u32::from(len)),
+        };
+        let bits = bits & mask;
+        let address = match address {
+            IpAddr::V4(_) => IpAddr::from(((bits >> 96) as u32).to_be_bytes()),
+            IpAddr::V6(_) => IpAddr::from(bits.to_be_bytes()),
+        };
+        Some(Self { address, len, bits, mask })
+    }
+
+    /// The prefix that holds one address.
+    pub fn host(address: IpAddr) -> Self {
+        let (bits, size) = bits(address);
+        Self { address, len: size, bits, mask: u128::MAX << (128 - u32::from(size)) }
+    }
+
+    /// Whether the address is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (bits, _) = bits(address);
+        bits & self.mask == self.bits && address.is_ipv4() == self.address.is_ipv4()
+    }
+
+    /// Whether it holds one address only.
+    pub const fn is_host(&self) -> bool {
+        self.len == if self.address.is_ipv4() { 32 } else { 128 }
+    }
+}
+
+/// The address in the upper bits, and how many it has.
+fn bits(address: IpAddr) -> (u128, u8) {
+    match address {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
+        IpAddr::V6(v6) => (v6.to_bits(), 128),
+    }
+}
+
+/// The address as two words, IPv4 addresses mapped.
+pub(crate) fn halves(address: IpAddr) -> [u64; 2] {
+    let bits = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    [(bits >> 64) as u64, bits as u64]
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}
+
+/// A text is not an address with the length of a prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotAPrefix;
+
+impl fmt::Display for NotAPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a prefix: expected ADDRESS/LENGTH or ADDRESS")
+    }
+}
+
+impl core::error::Error for NotAPrefix {}
+
+impl FromStr for Prefix {
+    type Err = NotAPrefix;
+
+    fn from_str(text: &str) -> Result<Self, NotAPrefix> {
+        let (address, len) = match text.split_once('/') {
+            Some((address, len)) => (address, Some(len)),
+            None => (text, None),
+        };
+        let address = address.parse().map_err(|_| NotAPrefix)?;
+        match len {
+            None => Ok(Self::host(address)),
+            Some(len) => {
+                let len = len.parse().map_err(|_| NotAPrefix)?;
+                Self::new(address, len).ok_or(NotAPrefix)
+            }
+        }
+    }
+}
+
+/// The layer at which packets are looked at, and the network they belong to there (AMB-BTH-LAYER,
+/// AMB-TENANT).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Encapsulation {
+    /// On the wire, without a VLAN tag.
+    Untagged,
+    /// On the wire, with this one VLAN identifier.
+    Vlan(u16),
+    /// On the wire, with a service and a customer VLAN identifier.
+    QinQ(u16, u16),
+    /// On the wire, whatever its tags: only where identifiers do not part tenants.
+    AnyTags,
+    /// Inside VXLAN with this network identifier.
+    Vxlan(u32),
+}
+
+impl Encapsulation {
+    /// Whether a packet is in it.
+    pub fn holds(&self, parsed: &Parsed) -> bool {
+        if let Self::Vxlan(vni) = self {
+            return parsed.tunnel.is_some_and(|tunnel| tunnel.vni == *vni);
+        }
+        let (Some(link), None) = (&parsed.link, &parsed.tunnel) else {
+            return false;
+        };
+        match (self, link.tags.as_slice()) {
+            (Self::AnyTags, _) | (Self::Untagged, []) => true,
+            (Self::Vlan(vid), [tag]) => tag.vid() == *vid,
+            (Self::QinQ(outer, inner), [first, second]) => {
+                first.vid() == *outer && second.vid() == *inner
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn prefixes_hold_their_addresses() {
+        let prefix: Prefix = "10.1.2.3/16".parse().unwrap();
+        assert_eq!(prefix.to_string(), "10.1.0.0/16");
+        assert!(prefix.contains("10.1.255.1".parse().unwrap()));
+        assert!(!prefix.contains("10.2.0.1".parse().unwrap()));
+        assert!(!prefix.is_host());
+        let v6: Prefix = "2001:db8::/33".parse().unwrap();
+        assert!(v6.contains("2001:db8:7fff::1".parse().unwrap()));
+        assert!(!v6.contains("2001:db8:8000::1".parse().unwrap()));
+        let host: Prefix = "192.0.2.1".parse().unwrap();
+        assert!(host.is_host() && host.contains("192.0.2.1".parse().unwrap()));
+        assert_eq!(Some(host), Prefix::new("192.0.2.1".parse().unwrap(), 32));
+    }
+
+    #[test]
+    fn a_prefix_of_all_addresses_is_of_one_family() {
+        let all: Prefix = "0.0.0.0/0".parse().unwrap();
+        assert!(all.contains("255.255.255.255".parse().unwrap()));
+        assert!(!all.contains("::".parse().unwrap()));
+        assert!(!"::/0".parse::<Prefix>().unwrap().contains("0.0.0.0".parse().unwrap()));
+    }
+
+    #[test]
+    fn other_texts_are_none() {
+        for text in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/-1", "10.0.0.0/"] {
+            assert_eq!(text.parse::<Prefix>(), Err(NotAPrefix), "{text}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What reaches an observer beside packets: time, capture faults, changed provisioning, shutdown.
+
+use alloc::vec::Vec;
+
+use super::{Observer, PAIRS, check, pair_of};
+use crate::scope::Suspect;
+use crate::seq::connection::State;
+use crate::seq::{ConnectionKey, Flags, ObserverCounters, Provision, ProvisionError};
+use crate::{Sink, Utc};
+
+impl Observer {
+    /// Makes up to `budget` reports that are due and closes epochs that are idle. Returns whether more
+    /// is due: then call again soon.
+    pub fn poll(&mut self, now: Utc, budget: usize, sink: &mut impl Sink) -> bool {
+        if self.session.is_none() {
+            return false;
+        }
+        for _ in 0..budget {
+            if let Some(slot) = self.sweep.checked_sub(1) {
+                self.sweep = slot;
+                self.settle_used(slot, sink);
+            } else if let Some(slot) = self.wheel.pop(now) {
+                self.due(now, slot, sink);
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// When [`Observer::poll`] has something to do; `None` without a session or an active epoch.
+    pub fn next_timeout(&self) -> Option<Utc> {
+        self.session?;
+        if self.sweep > 0 {
+            return Some(Utc(0));
+        }
+        self.wheel.next()
+    }
+
+    fn settle_used(&mut self, slot: u32, sink: &mut impl Sink) {
+        if self.contexts[slot as usize].state != State::Free {
+            self.settle(slot, sink);
+        }
+    }
+
+    fn due(&mut self, now: Utc, slot: u32, sink: &mut impl Sink) {
+        self.settle_used(slot, sink);
+        let State::Active(epoch) = self.contexts[slot as usize].state else {
+            return;
+        };
+        let idle_at = self.epochs[epoch as usize]
+            .last()
+            .after(self.config.idle_timeout);
+        if now > idle_at {
+            self.close(slot, Flags::NONE, sink);
+            return;
+        }
+        if now >= self.contexts[slot as usize].next_report {
+            self.report(slot, sink);
+            self.contexts[slot as usize].next_report = now.after(self.config.report_interval);
+        }
+        let context = &self.contexts[slot as usize];
+        if matches!(context.state, State::Active(_)) {
+            self.wheel.set(slot, context.next_report.min(idle_at));
+        }
+    }
+
+    /// Makes a report of every active epoch now, whatever is due.
+    pub fn report_all(&mut self, sink: &mut impl Sink) {
+        self.every(sink, Self::report);
+    }
+
+    /// Closes every epoch in the ordinary way: the observer is about to be taken away.
+    pub fn close_all(&mut self, sink: &mut impl Sink) {
+        self.every(sink, |observer, slot, sink| {
+            observer.close(slot, Flags::NONE, sink);
+        });
+    }
+
+    /// Gives up every epoch for want of memory elsewhere.
+    pub fn evict_all(&mut self, sink: &mut impl Sink) {
+        self.every(sink, |observer, slot, sink| observer.evict(slot, sink));
+    }
+
+    fn every<S: Sink>(&mut self, sink: &mut S, mut act: impl FnMut(&mut Self, u32, &mut S)) {
+        for slot in 0..self.contexts.len() as u32 {
+            self.settle_used(slot, sink);
+            act(self, slot, sink);
+        }
+    }
+
+    /// Capture is incomplete from now on: every epoch closes and requests are not counted until
+    /// [`Observer::capture_restored`]. The final reports come with the next packets and polls.
+    pub fn capture_lost(&mut self) {
+        self.suspended = true;
+        self.faults = self.faults.wrapping_add(1);
+        self.sweep = self.contexts.len() as u32;
+    }
+
+    /// Capture is complete again; metering starts with fresh state. Disabled connections stay disabled
+    /// (AMB-SEQ-SUSP).
+    pub fn capture_restored(&mut self) {
+        self.suspended = false;
+    }
+
+    /// Packets were missed, and capture is complete again already: epochs that may have lost one close,
+    /// at their next packet or report. Addresses that happen to be counted together close together.
+    pub fn missed(&mut self, suspect: Suspect) {
+        match suspect {
+            Suspect::Any => {
+                self.faults = self.faults.wrapping_add(1);
+                self.sweep = self.contexts.len() as u32;
+            }
+            Suspect::Pair(source, destination) => {
+                let key = ConnectionKey {
+                    source,
+                    destination,
+                    qp: crem_wire::Qpn::default(),
+                    pkey: 0,
+                    context: 0,
+                };
+                let pair = usize::from(pair_of(&key.words())) % PAIRS;
+                self.pair_faults[pair] = self.pair_faults[pair].wrapping_add(1);
+            }
+        }
+    }
+
+    /// Enables a connection that a violation disabled. An active epoch goes on. `false` if the
+    /// connection is not known.
+    pub fn reprovision(&mut self, key: &ConnectionKey) -> bool {
+        let Some(&slot) = self.index.get(&key.words()) else {
+            return false;
+        };
+        let context = &mut self.contexts[slot as usize];
+        if context.state == State::Disabled {
+            context.state = State::Idle;
+        }
+        true
+    }
+
+    /// Replaces the provisions. Epochs whose connection is not provisioned any more, or with another
+    /// window or generation, close in the ordinary way; such a connection counts as provisioned anew, so
+    /// a violation is forgiven. All others go on.
+    ///
+    /// # Errors
+    /// As [`Observer::new`]; nothing is changed then.
+    pub fn set_provisions(
+        &mut self,
+        provisions: Vec<Provision>,
+        sink: &mut impl Sink,
+    ) -> Result<(), ProvisionError> {
+        check(&provisions, &self.config)?;
+        for slot in 0..self.contexts.len() as u32 {
+            if self.contexts[slot as usize].state == State::Free {
+                continue;
+            }
+            self.settle(slot, sink);
+            let context = &self.contexts[slot as usize];
+            let old = self.provisions.get(usize::from(context.provision));
+            let covers = |provision: &&Provision| provision.covers(&context.key);
+            let new = provisions.iter().find(covers);
+            let place = provisions.iter().position(|provision| covers(&provision));
+            let terms = |p: &Provision| (p.window, p.generation);
+            if new.map(terms) != old.map(terms) || new.is_none() {
+                self.close(slot, Flags::NONE, sink);
+                self.forget(slot);
+            } else if let Some(place) = place {
+                self.contexts[slot as usize].provision = place as u16;
+            }
+        }
+        self.provisions = provisions;
+        self.forget_last();
+        Ok(())
+    }
+
+    /// What happened so far.
+    pub const fn counters(&self) -> &ObserverCounters {
+        &self.counters
+    }
+
+    /// Connections with an active epoch.
+    pub fn active(&self) -> usize {
+        self.epochs.len() - self.free_epochs.len()
+    }
+
+    /// Connections that are disabled.
+    pub fn disabled(&self) -> impl Iterator<Item = &ConnectionKey> {
+        self.contexts
+            .iter()
+            .filter(|context| context.state == State::Disabled)
+            .map(|context| &context.key)
+    }
+}
+

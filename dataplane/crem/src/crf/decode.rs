@@ -191,6 +191,7 @@ impl<B: Clone> Track<B> {
         } else {
             block.decode_at = Some(again);
             block.due = block.due.max(again);
+            self.note_due(index);
         }
     }
 

@@ -2,6 +2,7 @@
 //! where its recovery stands. What to do about a gap is decided elsewhere.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use crem_wire::{Psn, RequestId};
 
 use super::phase::Phase;
@@ -35,17 +36,56 @@ impl Gap {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps {
     runs: VecDeque<Gap>,
+    /// No run is due before this.
+    due: Option<Instant>,
 }
 
 impl Gaps {
     /// The runs in serial order.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Gap> {
         self.runs.iter()
     }
 
-    /// The runs in serial order.
-    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Gap> {
-        self.runs.iter_mut()
+    /// A time before which no run is due; it may be too early until [`Gaps::due_at`] looks. O(1).
+    pub(crate) const fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Puts the runs that are due at `now` into `due`. O(runs).
+    pub(crate) fn due_at(&mut self, now: Instant, due: &mut Vec<Gap>) {
+        self.due = None;
+        for gap in &self.runs {
+            match gap.due {
+                Some(at) if at <= now => due.push(*gap),
+                Some(at) => self.due = earliest(self.due, Some(at)),
+                None => {}
+            }
+        }
+    }
+
+    /// Gives runs without a due time one, if `ripe` says so; whether any is left without.
+    pub(crate) fn ripen(&mut self, due: Instant, ripe: impl Fn(&Gap) -> bool) -> bool {
+        let mut left = false;
+        // Runs ripen in order, but one that was put back may stand between them.
+        for gap in self.runs.iter_mut().rev().filter(|gap| gap.due.is_none()) {
+            if ripe(gap) {
+                gap.due = Some(due);
+                self.due = earliest(self.due, gap.due);
+            } else {
+                left = true;
+            }
+        }
+        left
+    }
+
+    /// Changes the run that starts at `start`. O(log runs).
+    pub(crate) fn change(&mut self, start: Psn, change: impl FnOnce(&mut Gap)) {
+        let place = self.runs.partition_point(|g| start.is_after(g.start));
+        if let Some(gap) = self.runs.get_mut(place).filter(|g| g.start == start) {
+            change(gap);
+            self.due = earliest(self.due, gap.due);
+        }
     }
 
     /// Number of runs.
@@ -63,8 +103,17 @@ impl Gaps {
         self.runs.front().map(|gap| gap.start)
     }
 
+    /// The first run that ends after `psn`.
+    pub(crate) fn from(&self, psn: Psn) -> Option<&Gap> {
+        let place = self
+            .runs
+            .partition_point(|gap| gap.end().distance_from(psn) <= 0);
+        self.runs.get(place)
+    }
+
     /// Adds a run that overlaps no other. O(1) behind the last one.
     pub(crate) fn add(&mut self, gap: Gap) {
+        self.due = earliest(self.due, gap.due);
         let in_order = self
             .runs
             .back()
@@ -118,11 +167,18 @@ impl Gaps {
     }
 }
 
+/// The earlier of two times, if there is one.
+pub(crate) fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     fn run(start: u32, count: u32) -> Gap {
@@ -148,8 +204,29 @@ mod tests {
         out.clear();
         gaps.take(Psn::new(2), 20, |g| out.push((g.start.get(), g.count)));
         assert_eq!(out, [(2, 1), (10, 2), (20, 2)]);
+        assert_eq!(gaps.from(Psn::new(2)).map(|g| g.start.get()), Some(22));
+        assert_eq!(gaps.from(Psn::new(1)).map(|g| g.start.get()), Some(1));
+        assert!(gaps.from(Psn::new(24)).is_none());
         let left: Vec<_> = gaps.iter().map(|g| (g.start.get(), g.count)).collect();
         assert_eq!(left, [(0xff_fffe, 2), (1, 1), (22, 2)]);
+    }
+
+    #[test]
+    fn due_times_are_found() {
+        let mut gaps = Gaps::default();
+        for start in [10, 20, 30] {
+            gaps.add(run(start, 2));
+        }
+        assert_eq!(gaps.next_due(), None);
+        assert!(gaps.ripen(Instant(5), |gap| gap.start != Psn::new(30)));
+        assert_eq!(gaps.next_due(), Some(Instant(5)));
+        gaps.change(Psn::new(10), |gap| gap.due = Some(Instant(9)));
+        let mut due = Vec::new();
+        gaps.due_at(Instant(5), &mut due);
+        assert_eq!(due.iter().map(|g| g.start.get()).collect::<Vec<_>>(), [20]);
+        assert_eq!(gaps.next_due(), Some(Instant(9)));
+        assert!(!gaps.ripen(Instant(7), |_| true));
+        assert_eq!(gaps.next_due(), Some(Instant(7)));
     }
 
     proptest! {

@@ -3,9 +3,9 @@
 //! exactly once, in order where holding it briefly allows.
 //!
 //! Here is the entry only; one concern per module: `bind` and `lifecycle` negotiation, `params`
-//! configurations, `source` arrivals, `repair` REPAIRs, `recover` and `phase` decisions over time,
-//! `decode` decode jobs, `window`, `hold`, `gaps`, `block`, `tally`, `request`, `estimate` and `budget`
-//! the state these work on.
+//! configurations, `source` arrivals, `repair` REPAIRs, `recover`, `ranges` and `phase` decisions over
+//! time, `decode` decode jobs, `reporting` LOSS_REPORT, `room` what is kept, `track` the flow; `window`,
+//! `hold`, `gaps`, `block`, `tally`, `request`, `estimate` and `budget` the state these work on.
 //!
 //! Cost: see `source` and `repair`. A call costs besides O(log flows) where a deadline changes.
 
@@ -20,9 +20,12 @@ mod hold;
 mod lifecycle;
 mod params;
 mod phase;
+mod ranges;
 mod recover;
 mod repair;
+mod reporting;
 mod request;
+mod room;
 mod source;
 mod status;
 mod stream;

@@ -1,19 +1,14 @@
 //! Recovery over time: when a block is decodable or incomplete, what is asked for and when, and when it
 //! is given up (CREM, Receiver Operation, Coded Retransmission, Fallback).
 
-use alloc::vec::Vec;
-use crem_wire::crem::{BlockRequest, Message, PsnRange, RangeRequest};
-use crem_wire::{Bitmap, Psn, RequestId};
+use crem_wire::crem::{BlockRequest, Message};
+use crem_wire::Bitmap;
 
-use super::gaps::Gap;
+use super::gaps::{Gap, earliest};
 use super::phase::{Act, Event, Phase};
 use super::track::{Cx, Track, drop_symbols};
-use super::window::{Place, Seen, Window};
+use super::window::{Place, Seen};
 use crate::plan;
-use crate::time::Instant;
-
-/// Ranges in one request: it stays far below any MTU.
-const MAX_RANGES: usize = 64;
 
 impl<B: Clone> Track<B> {
     /// Whether another open block overlaps this one; the most symbols such a rival holds.
@@ -25,60 +20,6 @@ impl<B: Clone> Track<B> {
             .filter(|(other, b)| *other != index && !b.closed && b.description.overlaps(own))
             .map(|(_, b)| b.symbols.len())
             .max()
-    }
-
-    /// Takes over the gaps that a block's bitmap explains: absent positions are settled, missing ones
-    /// are the block's business from now on, with the rounds that were spent on them.
-    pub(crate) fn adopt(&mut self, index: usize, cx: &mut Cx<'_, B>) {
-        let description = self.blocks[index].description;
-        if self.blocks[index].closed {
-            return;
-        }
-        let mut pieces = core::mem::take(&mut cx.shared.pieces);
-        self.gaps
-            .take(description.start, u32::from(description.k), |gap| {
-                pieces.push(gap)
-            });
-        for piece in &pieces {
-            for n in 0..piece.count {
-                let psn = piece.start.add(n as i32);
-                let Some(position) = description.position(psn) else {
-                    continue;
-                };
-                if description.present.contains(position) {
-                    self.inherit(index, piece);
-                } else {
-                    self.note_absent(psn, cx);
-                }
-            }
-        }
-        pieces.clear();
-        cx.shared.pieces = pieces;
-    }
-
-    /// A missing PSN turned out to carry no packet.
-    pub(crate) fn note_absent(&mut self, psn: Psn, cx: &mut Cx<'_, B>) {
-        if let Some(window) = &mut self.window
-            && matches!(window.place(psn), Place::In(Seen::Missing | Seen::Left))
-        {
-            window.note(psn, Seen::Absent, cx.now);
-        }
-        self.settle(psn, cx);
-    }
-
-    fn inherit(&mut self, index: usize, piece: &Gap) {
-        let block = &mut self.blocks[index];
-        if !piece.phase.is_asked() {
-            return;
-        }
-        if !core::mem::replace(&mut block.counted, true) {
-            self.tally.incomplete();
-        }
-        if piece.phase > block.phase {
-            block.phase = piece.phase;
-            block.request = piece.request;
-            block.due = piece.due.unwrap_or(block.due);
-        }
     }
 
     /// Something about a block changed: decodes it, completes it, or sets its next time.
@@ -104,6 +45,16 @@ impl<B: Clone> Track<B> {
             }
         }
         self.schedule(index);
+        self.note_due(index);
+    }
+
+    /// Lets the flow's deadline know of a block's.
+    pub(crate) fn note_due(&mut self, index: usize) {
+        let block = &self.blocks[index];
+        if !(block.closed || block.decoding) {
+            let due = block.decode_at.map_or(block.due, |at| at.min(block.due));
+            self.blocks_due = earliest(self.blocks_due, Some(due));
+        }
     }
 
     fn decode_or_wait(&mut self, index: usize, determined: &Bitmap, cx: &mut Cx<'_, B>) {
@@ -245,17 +196,25 @@ impl<B: Clone> Track<B> {
     }
 
     fn act_on_blocks(&mut self, cx: &mut Cx<'_, B>) {
+        if self.blocks_due.is_none_or(|due| due > cx.now) {
+            return;
+        }
+        self.blocks_due = None;
         for index in 0..self.blocks.len() {
             let block = &mut self.blocks[index];
             let decode = block.decode_at.is_some_and(|at| at <= cx.now);
             if block.closed || !(decode || block.due <= cx.now) {
+                self.note_due(index);
                 continue;
             }
             // A decode that was never answered does not stand in the way for ever.
             block.decoding = false;
             self.look_at(index, cx);
             let block = &self.blocks[index];
-            if !block.closed && !block.decoding && block.due <= cx.now {
+            if block.decoding {
+                let again = cx.now + self.times.allowance;
+                self.blocks_due = earliest(self.blocks_due, Some(again));
+            } else if !block.closed && block.due <= cx.now {
                 self.act_on_block(index, cx);
             }
         }
@@ -292,6 +251,7 @@ impl<B: Clone> Track<B> {
         let allowed = self.requests.allowed_at(cx.now, &self.times, span, 0);
         if act != Act::Leave && allowed > cx.now {
             self.blocks[index].due = allowed;
+            self.note_due(index);
             return;
         }
         let block = &mut self.blocks[index];
@@ -337,9 +297,11 @@ impl<B: Clone> Track<B> {
         let id = self.requests.open(cx.now, wait, false);
         let block = &mut self.blocks[index];
         let (description, lost) = (block.description, block.missing());
+        let scheme = block.scheme;
         block.request = Some(id);
         block.answered = false;
         block.due = cx.now + wait;
+        self.note_due(index);
         let count = lost.len().min(255) as u8;
         let suggested = if fallback {
             count
@@ -350,7 +312,7 @@ impl<B: Clone> Track<B> {
             flow: self.offer.flow,
             fallback,
             config: description.config,
-            scheme: block.scheme,
+            scheme,
             k: description.k,
             held,
             block_start: description.start,
@@ -371,166 +333,9 @@ impl<B: Clone> Track<B> {
         }
     }
 
-    fn sent_request(&mut self, message: Message, fallback: bool, cx: &mut Cx<'_, B>) {
+    pub(crate) fn sent_request(&mut self, message: Message, fallback: bool, cx: &mut Cx<'_, B>) {
         self.figures.requests += 1;
         cx.shared.counters.requests_fallback += u64::from(fallback);
         cx.send(self.offer.peer, message, self.dscp);
-    }
-
-    /// Gaps whose time has come: joins them in one request of each kind.
-    fn act_on_gaps(&mut self, cx: &mut Cx<'_, B>) {
-        if self.unripe && self.last_source + self.times.burst <= cx.now {
-            self.unripe = false;
-            let due = cx.now + self.times.allowance;
-            for gap in self.gaps.iter_mut().filter(|gap| gap.due.is_none()) {
-                gap.due = Some(due);
-            }
-        }
-        if self.gaps.is_empty() {
-            return;
-        }
-        let mut pieces = core::mem::take(&mut cx.shared.pieces);
-        pieces.extend(
-            self.gaps
-                .iter()
-                .filter(|gap| gap.due.is_some_and(|due| due <= cx.now)),
-        );
-        let mut asks: [Vec<PsnRange>; 2] = [Vec::new(), Vec::new()];
-        let mut ids: [Option<RequestId>; 2] = [None, None];
-        for gap in &pieces {
-            self.act_on_gap(gap, &mut asks, &mut ids, cx);
-        }
-        pieces.clear();
-        cx.shared.pieces = pieces;
-        for (kind, (ranges, id)) in asks.into_iter().zip(ids).enumerate() {
-            if let Some(request) = id {
-                let fallback = kind == 1;
-                let message = Message::RangeRequest(RangeRequest {
-                    flow: self.offer.flow,
-                    fallback,
-                    request,
-                    ranges,
-                });
-                cx.shared.counters.requests_range += 1;
-                self.sent_request(message, fallback, cx);
-            }
-        }
-    }
-
-    fn act_on_gap(
-        &mut self,
-        gap: &Gap,
-        asks: &mut [Vec<PsnRange>; 2],
-        ids: &mut [Option<RequestId>; 2],
-        cx: &mut Cx<'_, B>,
-    ) {
-        let Some(config) = self.configs.in_force().copied() else {
-            return;
-        };
-        if gap.seen + self.times.keep() <= cx.now {
-            self.leave_gap(gap, cx);
-            return;
-        }
-        let (phase, act) = gap.phase.on(Event::Due, self.means(config.scheme, cx));
-        let kind = match act {
-            Act::Ask => 0,
-            Act::AskCopies => 1,
-            Act::Leave | Act::Nothing => {
-                self.leave_gap(gap, cx);
-                return;
-            }
-        };
-        let span = (gap.start, gap.end());
-        let allowed = self
-            .requests
-            .allowed_at(cx.now, &self.times, span, config.k);
-        if allowed > cx.now {
-            self.set_gap(gap, |g| g.due = Some(allowed));
-            return;
-        }
-        let parts = gap.count.div_ceil(255) as usize;
-        if asks[kind].len() + parts > MAX_RANGES && !asks[kind].is_empty() {
-            // The next message goes out with the next call.
-            self.set_gap(gap, |g| g.due = Some(cx.now));
-            return;
-        }
-        let wait = self.times.answer();
-        let first_round = gap.phase == Phase::Watching;
-        let id = *ids[kind].get_or_insert_with(|| self.requests.open(cx.now, wait, first_round));
-        push_ranges(&mut asks[kind], gap);
-        self.requests.touch(cx.now, gap.start, gap.end());
-        self.set_gap(gap, |g| {
-            g.phase = phase;
-            g.request = Some(id);
-            g.due = Some(cx.now + wait);
-        });
-        if self.is_hopeless(cx.now) {
-            for n in 0..gap.count {
-                self.settle(gap.start.add(n as i32), cx);
-            }
-        }
-    }
-
-    fn set_gap(&mut self, gap: &Gap, change: impl FnOnce(&mut Gap)) {
-        if let Some(own) = self.gaps.iter_mut().find(|g| g.start == gap.start) {
-            change(own);
-        }
-    }
-
-    fn leave_gap(&mut self, gap: &Gap, cx: &mut Cx<'_, B>) {
-        self.gaps.take(gap.start, gap.count, |_| ());
-        self.leave_run(gap.start, gap.count, cx);
-    }
-
-    /// A resting flow found out about losses: it reports once more.
-    pub(crate) fn resume_reports(&mut self, now: Instant) {
-        if self.report_due.is_none() && self.tally.is_pending() {
-            self.tally.resume(now);
-            self.report_due = Some(now + self.times.srtt);
-        }
-    }
-
-    /// Sends the LOSS_REPORT that is due (AMB-LRINT, AMB-LRACTIVE).
-    fn report(&mut self, cx: &mut Cx<'_, B>) {
-        self.resume_reports(cx.now);
-        match self.report_due {
-            Some(due) if due <= cx.now => {}
-            Some(_) => return,
-            None => return self.rest(cx),
-        }
-        let flow = self.offer.flow;
-        if let Some(report) = self.tally.report(cx.now, self.times.allowance, flow) {
-            cx.shared.counters.reports += 1;
-            cx.send(self.offer.peer, Message::LossReport(report), self.dscp);
-        }
-        if self.tally.is_pending() {
-            self.report_due = Some(cx.now + self.times.srtt);
-            return;
-        }
-        self.report_due = None;
-        self.rest(cx);
-    }
-
-    /// The flow rests. What it kept in case of a gap at its end is not needed any more.
-    fn rest(&mut self, cx: &mut Cx<'_, B>) {
-        self.suspect = None;
-        if let Some(next) = self.window.as_ref().map(Window::next)
-            && self.gaps.is_empty()
-            && self.blocks.iter().all(|block| block.closed)
-            && let Some(window) = &mut self.window
-        {
-            window.drop_before(next, &mut cx.shared.keep_budget);
-        }
-    }
-}
-
-fn push_ranges(ranges: &mut Vec<PsnRange>, gap: &Gap) {
-    let mut start = gap.start;
-    let mut rest = gap.count;
-    while rest > 0 && ranges.len() < usize::from(u16::MAX) {
-        let count = rest.min(255) as u8;
-        ranges.push(PsnRange { start, count });
-        start = start.add(i32::from(count));
-        rest -= u32::from(count);
     }
 }

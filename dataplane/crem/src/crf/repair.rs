@@ -185,6 +185,7 @@ impl<B: Clone> Track<B> {
         self.make_room_for_block(cx);
         cx.shared.counters.blocks_opened += 1;
         self.blocks.push(block);
+        self.watch_blocks = true;
         let index = self.blocks.len() - 1;
         if let Some(window) = &self.window
             && window.next().is_after(description.end())
@@ -207,6 +208,7 @@ impl<B: Clone> Track<B> {
             for n in 0..piece.count {
                 self.note_absent(piece.start.add(n as i32), cx);
             }
+            self.resolved(piece.start, piece.end(), cx);
         }
         pieces.clear();
         cx.shared.pieces = pieces;

@@ -75,6 +75,14 @@ impl Requests {
         self.silent >= PATIENCE
     }
 
+    /// Until when a silent peer is left alone; the beginning of time if it is not silent.
+    pub(crate) fn silent_until(&self, times: &Times) -> Instant {
+        match self.last {
+            Some(last) if self.is_backing_off() => last + self.spacing(times),
+            _ => Instant(0),
+        }
+    }
+
     /// Distance of requests now.
     fn spacing(&self, times: &Times) -> Duration {
         let doublings = (self.silent + 1).saturating_sub(PATIENCE).min(16);

@@ -7,9 +7,7 @@
 
 use crem_wire::Psn;
 
-use super::gaps::Gap;
 use super::hold::Frame;
-use super::phase::Phase;
 use super::tally::Step;
 use super::track::{Cx, MAX_GAP, REUSE, Stray, Track};
 use super::window::{Kept, Place, Seen, Window};
@@ -25,9 +23,12 @@ impl<B: Clone> Track<B> {
         self.figures.sources += 1;
         self.last_source = cx.now;
         self.dscp = d.dscp;
-        let next = self.window.get_or_insert_with(|| Window::new(d.psn)).next();
+        let next = match &self.window {
+            Some(window) => window.next(),
+            None => self.start_window(d.psn),
+        };
         let ahead = d.psn.distance_from(next);
-        if ahead > MAX_GAP || ahead < -REUSE {
+        if !(-REUSE..=MAX_GAP).contains(&ahead) {
             self.stray(d, cx);
         } else if ahead < 0 {
             self.behind(d, cx);
@@ -100,31 +101,6 @@ impl<B: Clone> Track<B> {
         }
     }
 
-    fn track_gap(&mut self, start: Psn, to: Psn, m: u8, cx: &mut Cx<'_, B>) {
-        let count = to.distance_from(start).max(0) as u32;
-        if count == 0 {
-            return;
-        }
-        if self.times.hold.is_some() && !self.requests.is_backing_off() {
-            for n in 0..count {
-                self.hold.wait_for(start.add(n as i32));
-            }
-        }
-        let due = (m == 0).then(|| cx.now + self.times.allowance);
-        self.unripe |= due.is_none();
-        self.gaps.add(Gap {
-            start,
-            count,
-            seen: cx.now,
-            phase: Phase::Watching,
-            due,
-            request: None,
-        });
-        for index in 0..self.blocks.len() {
-            self.adopt(index, cx);
-        }
-    }
-
     /// A PSN below the highest: late, repeated, or of a READ that is issued again.
     fn behind(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
         let place = self
@@ -172,9 +148,11 @@ impl<B: Clone> Track<B> {
         self.mark_dirty(d.psn);
         self.pass(frame(d), cx);
         self.settle(d.psn, cx);
+        self.resolved(d.psn, d.psn.add(1), cx);
     }
 
     fn mark_dirty(&mut self, psn: Psn) {
+        self.watch_blocks |= !self.blocks.is_empty();
         for block in &mut self.blocks {
             block.dirty |= block.description.position(psn).is_some();
         }
@@ -215,6 +193,7 @@ impl<B: Clone> Track<B> {
             if let Some(next) = self.window.as_ref().map(Window::next) {
                 self.open_gap(next.add(head), cx);
             }
+            self.release_hold(cx);
             self.reach(first.psn, cx);
         } else {
             self.restart(first.psn, cx);
@@ -250,7 +229,13 @@ impl<B: Clone> Track<B> {
             old.clear(&mut cx.shared.keep_budget);
         }
         self.step = None;
+        self.start_window(first);
+    }
+
+    fn start_window(&mut self, first: Psn) -> Psn {
         self.window = Some(Window::new(first));
+        self.released = first;
+        first
     }
 
     /// The burst is over: estimates, what became complete or decodable, what can be let go of.
@@ -265,7 +250,7 @@ impl<B: Clone> Track<B> {
             self.passage.note(cx.now, step.end, grain);
             self.look_at_blocks(step, cx);
             self.ripen_gaps(cx);
-        } else {
+        } else if self.watch_blocks {
             self.look_at_dirty_blocks(cx);
         }
         if let Some(next) = next
@@ -280,6 +265,9 @@ impl<B: Clone> Track<B> {
     }
 
     fn look_at_blocks(&mut self, step: Step, cx: &mut Cx<'_, B>) {
+        if !core::mem::take(&mut self.watch_blocks) {
+            return;
+        }
         for index in 0..self.blocks.len() {
             let block = &mut self.blocks[index];
             let d = &block.description;
@@ -287,6 +275,7 @@ impl<B: Clone> Track<B> {
                 block.beyond = Some(cx.now);
                 block.dirty = true;
             }
+            self.watch_blocks |= block.beyond.is_none();
             block.dirty |= d.end().is_after(step.start) && step.end.is_after(d.start);
         }
         self.look_at_dirty_blocks(cx);
@@ -296,26 +285,6 @@ impl<B: Clone> Track<B> {
         for index in 0..self.blocks.len() {
             if self.blocks[index].dirty {
                 self.look_at(index, cx);
-            }
-        }
-    }
-
-    /// Sets the time of gaps whose block must have ended (AMB-RANGEWAIT).
-    fn ripen_gaps(&mut self, cx: &mut Cx<'_, B>) {
-        if !self.unripe {
-            return;
-        }
-        let (Some(window), Some(config)) = (&self.window, self.configs.in_force()) else {
-            return;
-        };
-        let (next, k) = (window.next(), i32::from(config.k));
-        let due = cx.now + self.times.allowance;
-        self.unripe = false;
-        for gap in self.gaps.iter_mut().filter(|gap| gap.due.is_none()) {
-            if next.distance_from(gap.end()) >= k {
-                gap.due = Some(due);
-            } else {
-                self.unripe = true;
             }
         }
     }

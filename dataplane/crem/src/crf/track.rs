@@ -15,7 +15,7 @@ use super::block::Block;
 use super::budget::Budget;
 use super::counters::CrfCounters;
 use super::estimate::{Basis, Passage, Peak, Spacing, Times};
-use super::gaps::{Gap, Gaps};
+use super::gaps::{Gap, Gaps, earliest};
 use super::hold::{Frame, HoldQueue};
 use super::params::Configs;
 use super::phase::Means;
@@ -31,6 +31,8 @@ use crate::time::{Duration, Instant};
 
 /// PSNs beyond the highest that are still taken for a gap; further ones are a jump.
 pub(crate) const MAX_GAP: i32 = 4096;
+/// Runs of missing PSNs of a flow whose block is unknown, at most; beyond this the oldest is given up.
+pub(crate) const MAX_GAPS: usize = 1024;
 /// Serial distance from which on PSNs belong to another life of the QP (AMB-QPREUSE, AMB-BLOCKID).
 pub(crate) const REUSE: i32 = 1 << 22;
 
@@ -164,11 +166,17 @@ pub(crate) struct Track<B> {
     pub(crate) configs: Configs,
     /// `None` until the first source packet.
     pub(crate) window: Option<Window<B>>,
+    /// Before this PSN only sources near something missing are kept.
+    pub(crate) released: Psn,
     pub(crate) hold: HoldQueue<B>,
     pub(crate) gaps: Gaps,
     /// Some gap has no due time yet.
     pub(crate) unripe: bool,
     pub(crate) blocks: Vec<Block<B>>,
+    /// No block is due before this.
+    pub(crate) blocks_due: Option<Instant>,
+    /// Some block waits for sources to pass it, or got one late.
+    pub(crate) watch_blocks: bool,
     pub(crate) tally: Tally,
     pub(crate) requests: Requests,
     pub(crate) rtt: RttEstimator,
@@ -214,10 +222,13 @@ impl<B: Clone> Track<B> {
             offer,
             configs: Configs::default(),
             window: None,
+            released: Psn::new(0),
             hold: HoldQueue::new(),
             gaps: Gaps::default(),
             unripe: false,
             blocks: Vec::new(),
+            blocks_due: None,
+            watch_blocks: false,
             tally: Tally::new(now),
             requests: Requests::new(first_request),
             rtt,
@@ -321,104 +332,6 @@ impl<B: Clone> Track<B> {
         since + hold < now + self.times.srtt
     }
 
-    /// Moves the end of the window to `upto`, giving up what then is too far behind.
-    pub(crate) fn reach(&mut self, upto: Psn, cx: &mut Cx<'_, B>) {
-        let excess = |track: &Self| track.window.as_ref().map_or(0, |w| w.excess(upto));
-        if excess(self) > 0 {
-            self.advance_base(cx);
-        }
-        let over = excess(self);
-        if over > 0
-            && let Some(window) = &self.window
-        {
-            let limit = window.base().add(over as i32);
-            self.give_up_before(limit, cx);
-        }
-        if let Some(window) = &mut self.window {
-            window.advance(upto);
-        }
-    }
-
-    /// Lets go of sources that no decode and no rebuilt header can need: those more than the largest
-    /// k before the first position that is still missing, or before the end.
-    pub(crate) fn advance_base(&mut self, cx: &mut Cx<'_, B>) {
-        let Some(window) = &mut self.window else {
-            return;
-        };
-        let reach = i32::from(self.configs.max_k());
-        let mut limit = window.next().add(-reach);
-        if let Some(first) = self.gaps.first() {
-            limit = earlier(limit, first.add(-reach));
-        }
-        for block in self.blocks.iter().filter(|block| !block.closed) {
-            // Its description may be a wrong one; the right one may start up to k earlier.
-            limit = earlier(limit, block.description.start.add(-reach));
-        }
-        if limit.is_after(window.base()) {
-            window.drop_before(limit, &mut cx.shared.keep_budget);
-        }
-    }
-
-    /// Gives up everything before `limit`: gaps, blocks, kept sources.
-    pub(crate) fn give_up_before(&mut self, limit: Psn, cx: &mut Cx<'_, B>) {
-        while let Some(gap) = self.gaps.pop_first() {
-            if gap.start.distance_from(limit) >= 0 {
-                self.gaps.add(gap);
-                break;
-            }
-            let before = limit.distance_from(gap.start).clamp(0, gap.count as i32);
-            self.leave_run(gap.start, before as u32, cx);
-            let rest = gap.count - before as u32;
-            if rest > 0 {
-                self.gaps.add(Gap {
-                    start: limit,
-                    count: rest,
-                    ..gap
-                });
-                break;
-            }
-        }
-        for index in 0..self.blocks.len() {
-            if limit.is_after(self.blocks[index].description.start) {
-                self.evict(index, cx);
-            }
-        }
-        if let Some(window) = &mut self.window {
-            let before = window.kept();
-            window.drop_before(limit, &mut cx.shared.keep_budget);
-            cx.shared.counters.sources_evicted += u64::from(before - window.kept());
-        }
-    }
-
-    /// Memory is short: gives up the older quarter of what this flow keeps. Returns the packets freed.
-    /// Blocks stay in their places until [`Track::sweep`].
-    pub(crate) fn shed(&mut self, cx: &mut Cx<'_, B>) -> u32 {
-        let Some(window) = &self.window else {
-            return 0;
-        };
-        let symbols =
-            |track: &Self| -> usize { track.blocks.iter().map(|b| b.symbols.len()).sum() };
-        let before = window.kept() as usize + symbols(self);
-        let limit = window.base().add((window.len() / 4).max(1) as i32);
-        self.give_up_before(limit, cx);
-        let after = self.window.as_ref().map_or(0, |w| w.kept() as usize) + symbols(self);
-        before.saturating_sub(after) as u32
-    }
-
-    /// Keeps the source packet of a received PSN if memory allows.
-    pub(crate) fn keep(&mut self, psn: Psn, kept: Kept<B>, cx: &mut Cx<'_, B>) {
-        if !cx.shared.keep_budget.fits(kept.len) {
-            self.shed(cx);
-        }
-        if !cx.shared.keep_budget.fits(kept.len) {
-            cx.shared.counters.sources_evicted += 1;
-            return;
-        }
-        if let Some(window) = &mut self.window {
-            window.keep(psn, kept, &mut cx.shared.keep_budget);
-        }
-    }
-
     /// Counts a missing position as lost, once.
     pub(crate) fn count_lost(&mut self, psn: Psn) {
         if let Some(window) = &mut self.window
@@ -447,19 +360,6 @@ impl<B: Clone> Track<B> {
         }
     }
 
-    /// Takes away the blocks that were closed during this call.
-    pub(crate) fn sweep(&mut self, cx: &mut Cx<'_, B>) {
-        for index in (0..self.blocks.len()).rev() {
-            if self.blocks[index].closed {
-                let mut block = self.blocks.swap_remove(index);
-                drop_symbols(&mut block, &mut cx.shared.keep_budget);
-                if cx.shared.spare.len() < 64 {
-                    cx.shared.spare.push(block.symbols);
-                }
-            }
-        }
-    }
-
     /// Ends the flow: everything held goes out, everything kept is let go of.
     pub(crate) fn end(&mut self, cx: &mut Cx<'_, B>) {
         self.release_hold(cx);
@@ -478,16 +378,14 @@ impl<B: Clone> Track<B> {
     /// The next time at which something is to be done.
     pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
         let pause = self.unripe.then(|| self.last_source + self.times.burst);
-        let gaps = self.gaps.iter().filter_map(|gap| gap.due).min();
-        let blocks = self
-            .blocks
-            .iter()
-            .map(|block| block.decode_at.map_or(block.due, |at| at.min(block.due)))
-            .min();
-        [self.hold_until(), self.report_due, pause, gaps, blocks]
-            .into_iter()
-            .flatten()
-            .min()
+        let parts = [
+            self.hold_until(),
+            self.report_due,
+            pause,
+            self.gaps.next_due(),
+            self.blocks_due,
+        ];
+        parts.into_iter().fold(None, earliest)
     }
 }
 
@@ -496,6 +394,11 @@ pub(crate) fn drop_symbols<B>(block: &mut Block<B>, budget: &mut Budget) {
     for _ in block.symbols.drain(..) {
         budget.remove(block.t);
     }
+}
+
+/// The one of two PSNs that comes last.
+pub(crate) const fn later(a: Psn, b: Psn) -> Psn {
+    if a.is_after(b) { a } else { b }
 }
 
 /// The one of two PSNs that comes first.

@@ -9,8 +9,8 @@ use crate::time::Instant;
 
 /// Slots that a stream starts with.
 const FIRST_SLOTS: usize = 256;
-/// Largest number of PSNs between base and next.
-pub(crate) const MAX_SPAN: u32 = 1 << 16;
+/// Largest number of PSNs between base and next: somewhat more than a CSF retains of one flow.
+pub(crate) const MAX_SPAN: u32 = 1 << 17;
 const VACANT: u32 = u32::MAX;
 
 /// What is known of a PSN.
@@ -257,14 +257,25 @@ impl<B: Clone> Window<B> {
         }
     }
 
+    /// Lets go of the packets kept in [from, to). O(1) per PSN.
+    pub(crate) fn let_go(&mut self, from: Psn, to: Psn, budget: &mut Budget) {
+        if self.kept == 0 {
+            return;
+        }
+        for n in 0..to.distance_from(from).clamp(0, MAX_SPAN as i32) {
+            self.release(from.add(n), budget);
+        }
+    }
+
     fn release(&mut self, psn: Psn, budget: &mut Budget) {
         if let Some(slot) = self.slot_mut(psn)
             && let Some(kept) = slot.kept.take()
         {
-            budget.remove(kept.len);
             let received = slot.seen == Seen::Received;
+            budget.remove(kept.len);
             self.kept -= 1;
-            if received {
+            let newest = self.last.as_ref().is_none_or(|(at, _)| psn.is_after(*at));
+            if received && newest {
                 self.last = Some((psn, kept));
             }
         }
@@ -276,29 +287,39 @@ impl<B: Clone> Window<B> {
         self.last = None;
     }
 
-    fn neighbour(&self, psn: Psn) -> Option<(Psn, &Kept<B>)> {
-        let slot = self.slot(psn).filter(|s| s.seen == Seen::Received)?;
-        slot.kept.as_ref().map(|kept| (psn, kept))
+    /// The first kept packet of `psns`, one that was received before one that was restored: both have
+    /// verified headers, but only the former came from the network.
+    fn nearest(&self, psns: impl Iterator<Item = Psn>) -> Option<(Psn, &Kept<B>)> {
+        let mut restored = None;
+        for psn in psns {
+            let Some(slot) = self.slot(psn) else {
+                continue;
+            };
+            match (&slot.kept, slot.seen) {
+                (Some(kept), Seen::Received) => return Some((psn, kept)),
+                (Some(kept), Seen::Restored) => {
+                    restored.get_or_insert((psn, kept));
+                }
+                _ => {}
+            }
+        }
+        restored
     }
 
-    /// The nearest kept packet before `psn` that was received. O(distance), at most the window.
+    /// The nearest packet before `psn` that can lend its headers. O(distance), at most the window.
     pub(crate) fn before(&self, psn: Psn) -> Option<(Psn, &Kept<B>)> {
         let reach = psn.distance_from(self.base).max(0);
-        (1..=reach)
-            .map(|back| psn.add(-back))
-            .find_map(|at| self.neighbour(at))
-            .or_else(|| {
-                let (at, kept) = self.last.as_ref()?;
-                psn.is_after(*at).then_some((*at, kept))
-            })
+        let last = self.last.as_ref().filter(|(at, _)| psn.is_after(*at));
+        self.nearest((1..=reach).map(|back| psn.add(-back)))
+            .or(last.map(|(at, kept)| (*at, kept)))
     }
 
-    /// The nearest kept packet after `psn` that was received. O(distance), at most the window.
+    /// The nearest packet after `psn` that can lend its headers. O(distance), at most the window.
     pub(crate) fn after(&self, psn: Psn) -> Option<(Psn, &Kept<B>)> {
         let reach = self.next.distance_from(psn).max(0);
-        (1..reach)
-            .map(|ahead| psn.add(ahead))
-            .find_map(|at| self.neighbour(at))
+        let last = self.last.as_ref().filter(|(at, _)| at.is_after(psn));
+        self.nearest((1..reach).map(|ahead| psn.add(ahead)))
+            .or(last.map(|(at, kept)| (*at, kept)))
     }
 
     /// Number of PSNs in the window.

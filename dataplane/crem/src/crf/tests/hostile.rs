@@ -42,29 +42,39 @@ fn symbols_of_one_block_are_bounded() {
 fn kept_sources_are_bounded_and_the_oldest_go_first() {
     let mut small = config();
     small.crf.keep_packets = 64;
+    small.crf.hold = crate::config::Hold::Off;
     let mut rig = Rig::bound(small, 2, 1000);
-    // A gap that nothing explains keeps everything behind it, up to the bound.
-    let psns: Vec<u32> = (1001..1400).collect();
+    // Gaps that nothing explains keep what is near them, up to the bound.
+    let psns: Vec<u32> = (1001..1400).filter(|psn| psn % 8 != 0).collect();
     for chunk in psns.chunks(16) {
         rig.burst(chunk);
         assert!(rig.crf.references().kept <= 64);
     }
-    assert!(rig.count("sources_evicted") > 0 && rig.count("positions_left") == 1);
+    assert!(rig.count("sources_evicted") > 0);
+    assert_eq!(rig.count("positions_left") + rig.status().gaps as u64, 50);
     assert_eq!(rig.taken(), psns);
 }
 
 #[test]
 fn references_are_given_up_when_buffers_are_short() {
     let mut rig = Rig::bound(config(), 2, 1000);
-    let psns: Vec<u32> = (1001..1200).collect();
+    let psns: Vec<u32> = (1001..1200).filter(|psn| psn % 8 != 0).collect();
     rig.burst(&psns);
     rig.ordinary(1000, 0);
     let before = rig.crf.references();
-    assert!(before.kept > 190 && before.held == 199);
+    assert!(
+        before.kept > 170 && before.held as usize == psns.len(),
+        "{before:?}"
+    );
     rig.crf.give_up(rig.now, 150, &mut rig.out);
     rig.settle();
     assert!(rig.crf.references().kept <= before.kept - 150);
-    assert_eq!(rig.taken(), psns, "a held frame is sent on, never dropped");
+    let mut taken = rig.taken();
+    assert!(taken.len() > 100, "holds end with the hope");
+    rig.crf.release_all(rig.now, &mut rig.out);
+    rig.settle();
+    taken.extend(rig.taken());
+    assert_eq!(taken, psns, "a held frame is sent on, never dropped");
     rig.crf.give_up(rig.now, 100_000, &mut rig.out);
     assert!(rig.crf.references().kept < 10);
 }

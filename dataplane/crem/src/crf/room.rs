@@ -1,0 +1,162 @@
+//! What a flow keeps and for how long: the window's extent, sources near what is missing, and what is
+//! given up when memory or the window is full. Oldest first, and counted.
+
+use crem_wire::Psn;
+
+use super::gaps::Gap;
+use super::track::{Cx, Track, drop_symbols, earlier, later};
+use super::window::Kept;
+
+impl<B: Clone> Track<B> {
+    /// Moves the end of the window to `upto`, giving up what then is too far behind.
+    pub(crate) fn reach(&mut self, upto: Psn, cx: &mut Cx<'_, B>) {
+        let excess = |track: &Self| track.window.as_ref().map_or(0, |w| w.excess(upto));
+        if excess(self) > 0 {
+            self.advance_base(cx);
+        }
+        let over = excess(self);
+        if over > 0
+            && let Some(window) = &self.window
+        {
+            let limit = window.base().add(over as i32);
+            self.give_up_before(limit, cx);
+        }
+        if let Some(window) = &mut self.window {
+            window.advance(upto);
+        }
+    }
+
+    /// Moves the window up to the first position that may still matter, and lets go of the sources that
+    /// no decode can need any more: those with nothing missing within the largest k on either side.
+    /// O(1) per PSN passed; besides O(open gaps and blocks) where something is missing.
+    pub(crate) fn advance_base(&mut self, cx: &mut Cx<'_, B>) {
+        let reach = i32::from(self.configs.max_k());
+        let Some(window) = &mut self.window else {
+            return;
+        };
+        let passed = window.next().add(-reach);
+        let mut limit = passed;
+        if let Some(first) = self.gaps.first() {
+            limit = earlier(limit, first.add(-reach));
+        }
+        for block in self.blocks.iter().filter(|block| !block.closed) {
+            // Its description may be a wrong one; the right one may start up to k earlier.
+            limit = earlier(limit, block.description.start.add(-reach));
+        }
+        if limit.is_after(window.base()) {
+            window.drop_before(limit, &mut cx.shared.keep_budget);
+        }
+        let from = later(self.released, window.base());
+        self.released = later(from, passed);
+        self.let_go(from, passed, cx);
+    }
+
+    /// Nothing is missing in [start, end) any more.
+    pub(crate) fn resolved(&mut self, start: Psn, end: Psn, cx: &mut Cx<'_, B>) {
+        let reach = i32::from(self.configs.max_k());
+        let to = earlier(end.add(reach), self.released);
+        self.let_go(start.add(-reach), to, cx);
+    }
+
+    /// Lets go of the sources in [from, to) but those with something missing within the largest k.
+    fn let_go(&mut self, from: Psn, to: Psn, cx: &mut Cx<'_, B>) {
+        let reach = i32::from(self.configs.max_k());
+        let Some(window) = &mut self.window else {
+            return;
+        };
+        let mut from = later(from, window.base());
+        while to.is_after(from) {
+            let wanted = (self.gaps.from(from.add(-reach)))
+                .map(|gap| (gap.start.add(-reach), gap.end().add(reach)));
+            let blocks = self.blocks.iter().filter(|block| !block.closed).map(|b| {
+                let d = &b.description;
+                (d.start.add(-reach), d.end().add(reach))
+            });
+            let near = blocks
+                .chain(wanted)
+                .filter(|(_, end)| end.is_after(from))
+                .reduce(|a, b| if a.0.is_after(b.0) { b } else { a });
+            let until = near.map_or(to, |(start, _)| earlier(start, to));
+            window.let_go(from, until, &mut cx.shared.keep_budget);
+            match near {
+                Some((_, end)) => from = end,
+                None => return,
+            }
+        }
+    }
+
+    /// Gives up everything before `limit`: gaps, blocks, kept sources.
+    pub(crate) fn give_up_before(&mut self, limit: Psn, cx: &mut Cx<'_, B>) {
+        while let Some(gap) = self.gaps.pop_first() {
+            if gap.start.distance_from(limit) >= 0 {
+                self.gaps.add(gap);
+                break;
+            }
+            let before = limit.distance_from(gap.start).clamp(0, gap.count as i32);
+            self.leave_run(gap.start, before as u32, cx);
+            let rest = gap.count - before as u32;
+            if rest > 0 {
+                self.gaps.add(Gap {
+                    start: limit,
+                    count: rest,
+                    ..gap
+                });
+                break;
+            }
+        }
+        for index in 0..self.blocks.len() {
+            if limit.is_after(self.blocks[index].description.start) {
+                self.evict(index, cx);
+            }
+        }
+        if let Some(window) = &mut self.window {
+            let before = window.kept();
+            window.drop_before(limit, &mut cx.shared.keep_budget);
+            cx.shared.counters.sources_evicted += u64::from(before - window.kept());
+        }
+    }
+
+    /// Memory is short: gives up the older quarter of what this flow keeps. Returns the packets freed.
+    /// Blocks stay in their places until [`Track::sweep`].
+    pub(crate) fn shed(&mut self, cx: &mut Cx<'_, B>) -> u32 {
+        let Some(window) = &self.window else {
+            return 0;
+        };
+        let symbols =
+            |track: &Self| -> usize { track.blocks.iter().map(|b| b.symbols.len()).sum() };
+        let before = window.kept() as usize + symbols(self);
+        let limit = window.base().add((window.len() / 4).max(1) as i32);
+        self.give_up_before(limit, cx);
+        let after = self.window.as_ref().map_or(0, |w| w.kept() as usize) + symbols(self);
+        before.saturating_sub(after) as u32
+    }
+
+    /// Keeps the source packet of a received PSN if memory allows.
+    pub(crate) fn keep(&mut self, psn: Psn, kept: Kept<B>, cx: &mut Cx<'_, B>) {
+        if !cx.shared.keep_budget.fits(kept.len) {
+            self.shed(cx);
+        }
+        if !cx.shared.keep_budget.fits(kept.len) {
+            cx.shared.counters.sources_evicted += 1;
+            return;
+        }
+        if let Some(window) = &mut self.window {
+            window.keep(psn, kept, &mut cx.shared.keep_budget);
+        }
+    }
+
+    /// Takes away the blocks that were closed during this call.
+    pub(crate) fn sweep(&mut self, cx: &mut Cx<'_, B>) {
+        for index in (0..self.blocks.len()).rev() {
+            if self.blocks[index].closed {
+                let mut block = self.blocks.swap_remove(index);
+                drop_symbols(&mut block, &mut cx.shared.keep_budget);
+                if cx.shared.spare.len() < 64 {
+                    cx.shared.spare.push(block.symbols);
+                }
+                let d = block.description;
+                self.resolved(d.start, d.end(), cx);
+            }
+        }
+    }
+}

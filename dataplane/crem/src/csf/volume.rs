@@ -48,6 +48,8 @@ pub(super) struct Volume {
     /// At most the last second.
     sources: Sliding<8>,
     losses: [u32; 4],
+    /// Sources since the last report, and between the two before it.
+    between: [u32; 2],
 }
 
 impl Volume {
@@ -56,6 +58,7 @@ impl Volume {
             sent: Sliding::new(),
             sources: Sliding::new(),
             losses: [0; 4],
+            between: [0; 2],
         }
     }
 
@@ -63,12 +66,16 @@ impl Volume {
     pub(super) fn on_sources(&mut self, now: Instant, count: u32) {
         self.sources.advance(now);
         self.sources.add(count);
+        self.between[0] = self.between[0].saturating_add(count);
     }
 
-    /// Takes the losses of a report.
+    /// Takes the losses of a report: no more than the sources of the two intervals that it can speak
+    /// of, so that a false report draws no more repair than there was traffic.
     pub(super) fn on_report(&mut self, lost: u32) {
+        let sent = self.between[0].saturating_add(self.between[1]);
         self.losses.rotate_right(1);
-        self.losses[0] = lost;
+        self.losses[0] = lost.min(sent);
+        self.between = [0, self.between[0]];
     }
 
     /// Symbols and copies that may still be sent now.
@@ -105,6 +112,7 @@ mod tests {
         volume.on_sources(Instant(0), 1000);
         assert_eq!(volume.budget(Instant(0), 64), 250);
         for lost in [100, 50, 100, 50, 100] {
+            volume.on_sources(Instant(0), 100);
             volume.on_report(lost);
         }
         assert_eq!(volume.budget(Instant(0), 64), 600);
@@ -117,6 +125,19 @@ mod tests {
             volume.budget(Instant(0) + Duration::from_millis(1200), 64),
             600
         );
+    }
+
+    #[test]
+    fn a_report_cannot_claim_more_than_was_sent() {
+        let mut volume = Volume::new();
+        volume.on_sources(Instant(0), 100);
+        for _ in 0..10 {
+            volume.on_report(u32::MAX);
+        }
+        assert_eq!(volume.budget(Instant(0), 10), 25);
+        volume.on_sources(Instant(0), 40);
+        volume.on_report(u32::MAX);
+        assert_eq!(volume.budget(Instant(0), 10), 80);
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! The Cauchy matrix of scheme 1 (CREM, FEC Schemes): x_i = 255 - i for Repair Index i, y_j = j for
 //! source position j, C(i, j) = 1 / (x_i + y_j).
 
-use crate::arch::MAX_ROWS;
+use crate::arch::{Column, MAX_ROWS};
 use crate::gf;
 
 /// C(i, j) for Repair Index `index` and source position `position`; `None` where i + j >= 255, where
@@ -23,7 +23,7 @@ pub(crate) const fn point(index: u8) -> u8 {
 /// C(i, j) for several indices, given by their points, and one position. A pair beyond the pole gets a
 /// value without meaning; callers have checked.
 #[inline]
-pub(crate) fn column(points: &[u8; MAX_ROWS], position: u8) -> [u8; MAX_ROWS] {
+pub(crate) fn column(points: &[u8; MAX_ROWS], position: u8) -> Column {
     points.map(|point| gf::INV[usize::from(point ^ position)])
 }
 

@@ -1,179 +1,235 @@
-//! From sources as callers hold them to calls of the kernels: cuts rows into passes and sources into
-//! groups, deals with unequal lengths and with payloads in pieces, and passes on what to prefetch.
+//! From sources as callers hold them to calls of the kernels: gathers groups, deals with unequal
+//! lengths and with payloads in pieces, keeps the rows in the cache, and passes on what to prefetch.
 
-use crate::arch::{Factors, Kernels, MAX_ROWS, MAX_SOURCES};
+use crate::arch::{Bank, Column, Kernels, MAX_ROWS, MAX_SOURCES};
+use crate::encode::PREFIX;
+use crate::gf;
 use crate::payload::Payload;
 
 /// Octets that prefetching runs ahead of the work, at least: memory latency times bandwidth, rounded up
 /// to what packets of a usual size make of it.
 const AHEAD: usize = 6144;
 
+/// Octets of all rows together that are worked on at a time, so that they stay in the first-level cache
+/// from one group to the next.
+const WINDOW: usize = 20 << 10;
+
+/// Adds sources times factors to the bodies of up to [`MAX_ROWS`] symbols, which start from zero if
+/// `fresh`. Returns what the length prefixes of the sources add to each symbol's prefix.
+///
+/// `ahead` yields what may be asked into the cache: the octets of the sources themselves, in order, and
+/// of whatever is worked on next.
+pub(crate) fn combine<'s>(
+    kernels: &Kernels,
+    rows: &mut [&mut [u8]],
+    fresh: bool,
+    sources: impl Iterator<Item = (Payload<'s>, Column)> + Clone,
+    ahead: Option<impl Iterator<Item = &'s [u8]> + Clone>,
+) -> [[u8; PREFIX]; MAX_ROWS] {
+    let mut lengths = Lengths::default();
+    for (payload, column) in sources.clone() {
+        lengths.add(payload.len(), &column);
+    }
+    let len = rows.iter().map(|row| row.len()).min().unwrap_or(0);
+    let windows = (len * rows.len()).div_ceil(WINDOW).max(1);
+    let step = len.div_ceil(windows).next_multiple_of(64);
+    let mut from = 0;
+    while from < len {
+        let to = len.min(from + step);
+        let mut pass = Pass::new(kernels, rows, fresh, from, to);
+        let mut following = ahead.clone().map(|ahead| {
+            let octets = sources
+                .clone()
+                .next()
+                .map_or(0, |(payload, _)| payload.len());
+            ahead.skip(distance(pass.size, octets.min(to).saturating_sub(from)))
+        });
+        for (payload, column) in sources.clone() {
+            pass.add(&payload, column, &mut following);
+        }
+        pass.finish(&mut following);
+        from = to;
+    }
+    lengths.finish()
+}
+
 /// How many sources of `octets` each prefetching runs ahead of groups of `group`.
-pub(crate) fn distance(group: usize, octets: usize) -> usize {
+fn distance(group: usize, octets: usize) -> usize {
     group.max(AHEAD.div_ceil(octets.max(1))).min(64)
 }
 
-/// Rows of one pass, and how to fill them.
-pub(crate) struct Pass<'p, 'r, 's> {
-    kernels: &'p Kernels,
-    rows: &'p mut [&'r mut [u8]],
+/// Sources on their way into octets `from` .. `to` of some rows.
+struct Pass<'r, 's> {
+    bank: Bank<'r, 's>,
     /// The rows hold nothing yet: the first group overwrites.
     fresh: bool,
-    /// Sources of the group under way, with their factors by row.
-    sources: [&'s [u8]; MAX_SOURCES],
-    factors: Factors,
-    count: usize,
+    from: usize,
+    to: usize,
+    /// Sources per group.
     size: usize,
+    /// Sources of the group under way, and the shortest and longest of them.
+    count: usize,
+    shortest: usize,
+    longest: usize,
+    ends: [usize; MAX_SOURCES],
 }
 
-impl<'p, 'r, 's> Pass<'p, 'r, 's> {
-    /// A pass over at most [`MAX_ROWS`] rows of equal length; with `fresh` they start from zero.
-    pub(crate) fn new(kernels: &'p Kernels, rows: &'p mut [&'r mut [u8]], fresh: bool) -> Self {
-        let size = kernels.group_size(rows.len());
+impl<'r, 's> Pass<'r, 's> {
+    fn new(
+        kernels: &Kernels,
+        rows: &'r mut [&mut [u8]],
+        fresh: bool,
+        from: usize,
+        to: usize,
+    ) -> Self {
         Self {
-            kernels,
-            rows,
+            size: kernels.group_size(rows.len().min(MAX_ROWS)),
+            bank: Bank::new(kernels, rows.iter_mut().map(|row| &mut **row)),
             fresh,
-            sources: [&[]; MAX_SOURCES],
-            factors: [[0; MAX_SOURCES]; MAX_ROWS],
+            from,
+            to,
             count: 0,
-            size,
+            shortest: usize::MAX,
+            longest: 0,
+            ends: [0; MAX_SOURCES],
         }
     }
 
-    /// Adds a source with its factor for each row. `ahead` yields sources that are worked on later;
-    /// one is taken for each source of a group when the group is run.
     #[inline]
-    pub(crate) fn add(
+    fn add(
         &mut self,
         payload: &Payload<'s>,
-        column: &[u8; MAX_ROWS],
-        ahead: &mut impl Iterator<Item = &'s [u8]>,
+        column: Column,
+        following: &mut Option<impl Iterator<Item = &'s [u8]>>,
     ) {
         match *payload {
             Payload::Whole(octets) => {
-                self.sources[self.count] = octets;
-                for (factors, factor) in self.factors.iter_mut().zip(column) {
-                    factors[self.count] = *factor;
-                }
+                self.bank.put(self.count, octets, 0, column);
+                self.ends[self.count] = octets.len();
+                self.shortest = self.shortest.min(octets.len());
+                self.longest = self.longest.max(octets.len());
                 self.count += 1;
                 if self.count == self.size {
-                    self.flush(ahead);
+                    self.flush(following);
                 }
             }
-            Payload::Parts(_) => self.add_pieces(payload, column),
-        }
-    }
-
-    fn add_pieces(&mut self, payload: &Payload<'s>, column: &[u8; MAX_ROWS]) {
-        self.clear_if_fresh(0);
-        let mut factors = [[0; MAX_SOURCES]; MAX_ROWS];
-        factors
-            .iter_mut()
-            .zip(column)
-            .for_each(|(row, factor)| row[0] = *factor);
-        for (offset, piece) in payload.pieces() {
-            combine(
-                self.kernels,
-                self.rows,
-                offset,
-                &[piece],
-                &factors,
-                piece.len(),
-                false,
-                &[],
-            );
+            Payload::Parts(_) => {
+                self.flush(following);
+                self.clear_if_fresh(self.from);
+                for (offset, piece) in payload.pieces() {
+                    self.bank.put(0, piece, offset, column);
+                    self.bank.run(1, self.from, self.to, false, false);
+                }
+            }
         }
     }
 
     /// Runs the group under way.
-    fn flush(&mut self, ahead: &mut impl Iterator<Item = &'s [u8]>) {
-        let mut next: [&[u8]; MAX_SOURCES] = [&[]; MAX_SOURCES];
-        let wanted = next.iter_mut().take(self.count);
-        let found = wanted
-            .zip(ahead)
-            .map(|(place, octets)| *place = octets)
-            .count();
-        let mut sources = self.sources;
-        let mut factors = self.factors;
-        self.run(&mut sources[..self.count], &mut factors, &next[..found]);
-        self.count = 0;
+    fn flush(&mut self, following: &mut Option<impl Iterator<Item = &'s [u8]>>) {
+        if self.count == 0 {
+            return;
+        }
+        let prefetch = following
+            .as_mut()
+            .is_some_and(|following| self.put_next(following));
+        let reach = self.shortest.min(self.to);
+        self.bank
+            .run(self.count, self.from, reach, self.fresh, prefetch);
+        self.clear_if_fresh(reach);
+        if self.longest > reach && reach < self.to {
+            self.run_longer(reach);
+        }
+        (self.count, self.shortest, self.longest) = (0, usize::MAX, 0);
     }
 
-    /// Combines as far as the shortest source goes, then goes on with those that are longer.
-    fn run(&mut self, sources: &mut [&'s [u8]], factors: &mut Factors, next: &[&[u8]]) {
-        let (mut from, mut count, mut next) = (0, sources.len(), next);
-        while count > 0 {
-            let to = sources[..count]
-                .iter()
-                .map(|source| source.len())
-                .min()
-                .unwrap_or(0);
-            let mut rest: [&[u8]; MAX_SOURCES] = [&[]; MAX_SOURCES];
-            for (place, source) in rest.iter_mut().zip(&sources[..count]) {
-                *place = &source[from..];
+    /// Names what to prefetch beside the sources; `false` if there is nothing left.
+    fn put_next(&mut self, following: &mut impl Iterator<Item = &'s [u8]>) -> bool {
+        let mut last = None;
+        for place in 0..self.count {
+            // Asking for the same line twice costs nothing.
+            last = following.next().or(last);
+            match last {
+                Some(octets) => self.bank.put_next(place, octets),
+                None => return false,
             }
-            let fresh = self.fresh && from == 0;
-            if to > from {
-                combine(
-                    self.kernels,
-                    self.rows,
-                    from,
-                    &rest[..count],
-                    factors,
-                    to - from,
-                    fresh,
-                    next,
-                );
-            }
-            self.clear_if_fresh(to);
+        }
+        last.is_some()
+    }
+
+    /// Goes on behind `reach`, where the shortest source ends, with those that are longer.
+    fn run_longer(&mut self, reach: usize) {
+        let (mut from, mut count) = (reach, self.count);
+        while from < self.to {
             let mut kept = 0;
             for at in 0..count {
-                if sources[at].len() > to {
-                    sources[kept] = sources[at];
-                    factors.iter_mut().for_each(|row| row[kept] = row[at]);
+                if self.ends[at] > from {
+                    self.bank.shift(at, kept);
+                    self.ends[kept] = self.ends[at];
                     kept += 1;
                 }
             }
-            (from, count, next) = (to, kept, &[]);
+            if kept == 0 {
+                return;
+            }
+            let reach = self.ends[..kept].iter().copied().fold(self.to, usize::min);
+            self.bank.run(kept, from, reach, false, false);
+            (from, count) = (reach, kept);
         }
     }
 
     /// Zeros behind `from` if the rows hold nothing yet; from now on they do.
     fn clear_if_fresh(&mut self, from: usize) {
         if self.fresh {
-            for row in self.rows.iter_mut() {
-                row.iter_mut().skip(from).for_each(|octet| *octet = 0);
-            }
+            self.bank.clear(from.max(self.from), self.to);
             self.fresh = false;
         }
     }
 
     /// Runs what is left.
-    pub(crate) fn finish(mut self, ahead: &mut impl Iterator<Item = &'s [u8]>) {
-        if self.count > 0 {
-            self.flush(ahead);
-        }
-        self.clear_if_fresh(0);
+    fn finish(mut self, following: &mut Option<impl Iterator<Item = &'s [u8]>>) {
+        self.flush(following);
+        self.clear_if_fresh(self.from);
     }
 }
 
-/// [`Kernels::combine`] on the rows from `offset` on.
-#[allow(clippy::too_many_arguments)]
-fn combine(
-    kernels: &Kernels,
-    rows: &mut [&mut [u8]],
-    offset: usize,
-    sources: &[&[u8]],
-    factors: &Factors,
-    len: usize,
-    overwrite: bool,
-    next: &[&[u8]],
-) {
-    let mut tails: [&mut [u8]; MAX_ROWS] = Default::default();
-    let count = rows.len().min(MAX_ROWS);
-    for (tail, row) in tails.iter_mut().zip(rows.iter_mut()) {
-        *tail = row.get_mut(offset..).unwrap_or_default();
+/// What the length prefixes of the sources add to each row. They are kept apart from the symbols'
+/// bodies, so that octet 0 of a payload meets octet 0 of an aligned buffer. Sources of equal length
+/// share one product: the sum of factor times length is the sum of the factors, times the length.
+#[derive(Default)]
+struct Lengths {
+    length: usize,
+    factors: Column,
+    sums: [[u8; PREFIX]; MAX_ROWS],
+}
+
+impl Lengths {
+    /// Adds a source of `length` octets with its factor for each row.
+    #[inline]
+    fn add(&mut self, length: usize, column: &Column) {
+        if length != self.length {
+            self.multiply();
+            self.length = length;
+        }
+        self.factors
+            .iter_mut()
+            .zip(column)
+            .for_each(|(sum, factor)| *sum ^= factor);
     }
-    kernels.combine(&mut tails[..count], sources, factors, len, overwrite, next);
+
+    fn multiply(&mut self) {
+        let [high, low] = (self.length as u16).to_be_bytes();
+        for (sum, factor) in self.sums.iter_mut().zip(&mut self.factors) {
+            if *factor != 0 {
+                sum[0] ^= gf::mul(*factor, high);
+                sum[1] ^= gf::mul(*factor, low);
+                *factor = 0;
+            }
+        }
+    }
+
+    /// The sums by row.
+    fn finish(mut self) -> [[u8; PREFIX]; MAX_ROWS] {
+        self.multiply();
+        self.sums
+    }
 }

@@ -368,7 +368,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 6 } else { 512 }))]
 
     /// What is delivered is right, the rank is that of the coefficients, and full rank delivers all.
     #[test]

@@ -5,10 +5,10 @@
 use core::fmt;
 
 use crate::arch::MAX_ROWS;
-use crate::combine::{Pass, distance};
+use crate::combine::combine;
 use crate::engine::Engine;
 use crate::payload::Source;
-use crate::{Scheme, cauchy, gf};
+use crate::{Scheme, cauchy};
 
 /// Octets of the length prefix of a source symbol.
 pub const PREFIX: usize = 2;
@@ -141,32 +141,24 @@ impl Engine {
     }
 
     fn encode_one(&self, job: &mut EncodeJob<'_, '_>, later: &[EncodeJob<'_, '_>]) {
-        let sources = job.sources;
-        let octets = sources.first().map_or(0, |source| source.payload.len());
-        let mut cold = self.prefetch;
+        let mut following = self.prefetch.then_some(Following {
+            sources: job.sources,
+            later,
+        });
         for rows in job.rows.chunks_mut(MAX_ROWS) {
-            let skip = distance(self.kernels.group_size(rows.len()), octets);
-            let following = sources
-                .iter()
-                .chain(later.iter().flat_map(|job| job.sources));
-            // A second pass over the same sources finds them in the cache.
-            let reach = if cold { usize::MAX } else { 0 };
-            let mut ahead = following
-                .skip(skip)
-                .map(|source| source.payload.first_piece())
-                .take(reach);
-            self.encode_pass(job.scheme, rows, sources, job.first, &mut ahead);
-            cold = false;
+            // Further rows over the same sources find them in the cache.
+            let ahead = following.take();
+            self.encode_rows(job.scheme, rows, job.sources, job.first, ahead);
         }
     }
 
-    fn encode_pass<'s>(
+    fn encode_rows<'s>(
         &self,
         scheme: Scheme,
         rows: &mut [Row<'_>],
         sources: &'s [Source<'s>],
         first: bool,
-        ahead: &mut impl Iterator<Item = &'s [u8]>,
+        ahead: Option<Following<'s, '_, '_>>,
     ) {
         let mut points = [0; MAX_ROWS];
         let mut bodies: [&mut [u8]; MAX_ROWS] = Default::default();
@@ -179,20 +171,43 @@ impl Engine {
                 bodies[n] = body;
             }
         }
-        let mut lengths = Lengths::default();
-        let mut pass = Pass::new(&self.kernels, &mut bodies[..count], first);
-        for source in sources {
-            let column = match scheme {
-                Scheme::Cauchy => cauchy::column(&points, source.position),
-                Scheme::Xor | Scheme::Copy => [1; MAX_ROWS],
-            };
-            lengths.add(source.payload.len(), &column);
-            pass.add(&source.payload, &column, ahead);
-        }
-        pass.finish(ahead);
-        for (prefix, sum) in prefixes.into_iter().flatten().zip(lengths.finish()) {
+        let bodies = &mut bodies[..count];
+        let sums = if scheme == Scheme::Xor {
+            let sources = sources.iter().map(|source| (source.payload, [1; MAX_ROWS]));
+            combine(&self.kernels, bodies, first, sources, ahead)
+        } else {
+            let sources = sources
+                .iter()
+                .map(|source| (source.payload, cauchy::column(&points, source.position)));
+            combine(&self.kernels, bodies, first, sources, ahead)
+        };
+        for (prefix, sum) in prefixes.into_iter().flatten().zip(sums) {
             let old = if first { [0; PREFIX] } else { *prefix };
             *prefix = [old[0] ^ sum[0], old[1] ^ sum[1]];
+        }
+    }
+}
+
+/// The octets of sources in the order in which they are worked on: those of a job, then those of the
+/// jobs behind it. Of a payload in pieces only the first.
+#[derive(Clone, Copy)]
+struct Following<'s, 'j, 'a> {
+    sources: &'s [Source<'s>],
+    later: &'s [EncodeJob<'j, 'a>],
+}
+
+impl<'s> Iterator for Following<'s, '_, '_> {
+    type Item = &'s [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'s [u8]> {
+        loop {
+            if let Some((source, rest)) = self.sources.split_first() {
+                self.sources = rest;
+                return Some(source.payload.first_piece());
+            }
+            let (job, later) = self.later.split_first()?;
+            (self.sources, self.later) = (job.sources, later);
         }
     }
 }
@@ -224,46 +239,6 @@ fn copy(job: &mut EncodeJob<'_, '_>) {
                     .for_each(|(acc, octet)| *acc ^= octet);
             }
         }
-    }
-}
-
-/// What the length prefixes of the sources add to each row. They are kept apart from the symbols'
-/// bodies, so that octet 0 of a payload meets octet 0 of an aligned buffer. Sources of equal length
-/// share one product: the sum of factor times length is the sum of the factors, times the length.
-#[derive(Default)]
-pub(crate) struct Lengths {
-    length: usize,
-    factors: [u8; MAX_ROWS],
-    sums: [[u8; PREFIX]; MAX_ROWS],
-}
-
-impl Lengths {
-    /// Adds a source of `length` octets with its factor for each row.
-    #[inline]
-    pub(crate) fn add(&mut self, length: usize, column: &[u8; MAX_ROWS]) {
-        if length != self.length {
-            self.multiply();
-            self.length = length;
-        }
-        self.factors
-            .iter_mut()
-            .zip(column)
-            .for_each(|(sum, factor)| *sum ^= factor);
-    }
-
-    fn multiply(&mut self) {
-        let [high, low] = (self.length as u16).to_be_bytes();
-        for (sum, factor) in self.sums.iter_mut().zip(&mut self.factors) {
-            sum[0] ^= gf::mul(*factor, high);
-            sum[1] ^= gf::mul(*factor, low);
-            *factor = 0;
-        }
-    }
-
-    /// The sums by row.
-    pub(crate) fn finish(mut self) -> [[u8; PREFIX]; MAX_ROWS] {
-        self.multiply();
-        self.sums
     }
 }
 

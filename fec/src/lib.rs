@@ -28,6 +28,8 @@ mod scheme;
 mod set;
 mod solve;
 
+#[cfg(feature = "peers")]
+pub use arch::peers;
 pub use decode::{DecodeError, DecodeJob, Decoded, MIN_PAYLOAD, Outcome, Scratch, Symbol};
 pub use encode::{EncodeError, EncodeJob, PREFIX, Row};
 pub use engine::{Engine, Isa, IsaError};

@@ -2,9 +2,9 @@
 //! over octets that follow. Checks and results live in `decode`.
 
 use crate::arch::MAX_ROWS;
-use crate::combine::{Pass, distance};
+use crate::combine::combine;
 use crate::decode::{DecodeJob, Scratch, Symbol, split_row, stride};
-use crate::encode::{Lengths, PREFIX};
+use crate::encode::PREFIX;
 use crate::engine::Engine;
 use crate::payload::{Payload, Source};
 use crate::{PositionSet, Scheme, cauchy, gf};
@@ -161,34 +161,28 @@ impl<'b> Batch<'b> {
     }
 
     fn run(mut self, engine: &Engine, sources: &[Source<'_>]) {
-        // A source copy depends on nothing else.
-        if self.scheme == Scheme::Copy {
-            return;
-        }
         let set = self.set;
         let named = sources
             .iter()
             .filter(|source| set.contains(source.position));
-        let octets = sources.first().map_or(0, |source| source.payload.len());
-        let skip = distance(engine.kernels.group_size(self.count), octets);
-        let reach = if engine.prefetch { usize::MAX } else { 0 };
-        let mut ahead = named
-            .clone()
-            .skip(skip)
-            .map(|source| source.payload.first_piece())
-            .take(reach);
-        let mut lengths = Lengths::default();
-        let mut pass = Pass::new(&engine.kernels, &mut self.bodies[..self.count], false);
-        for source in named {
-            let column = match self.scheme {
-                Scheme::Cauchy => cauchy::column(&self.points, source.position),
-                Scheme::Xor | Scheme::Copy => [1; MAX_ROWS],
-            };
-            lengths.add(source.payload.len(), &column);
-            pass.add(&source.payload, &column, &mut ahead);
-        }
-        pass.finish(&mut ahead);
-        for (prefix, sum) in self.prefixes.into_iter().flatten().zip(lengths.finish()) {
+        let ahead = engine
+            .prefetch
+            .then(|| named.clone().map(|source| source.payload.first_piece()));
+        let bodies = &mut self.bodies[..self.count];
+        let sums = match self.scheme {
+            // A source copy depends on nothing else.
+            Scheme::Copy => return,
+            Scheme::Cauchy => {
+                let column = |source: &Source<'_>| cauchy::column(&self.points, source.position);
+                let sources = named.map(|source| (source.payload, column(source)));
+                combine(&engine.kernels, bodies, false, sources, ahead)
+            }
+            Scheme::Xor => {
+                let sources = named.map(|source| (source.payload, [1; MAX_ROWS]));
+                combine(&engine.kernels, bodies, false, sources, ahead)
+            }
+        };
+        for (prefix, sum) in self.prefixes.into_iter().flatten().zip(sums) {
             prefix
                 .iter_mut()
                 .zip(sum)
@@ -203,7 +197,7 @@ pub(crate) fn combine_syndromes(
     t: usize,
     matrix: &[u8],
     needed: &PositionSet,
-    syndromes: &mut [u8],
+    syndromes: &[u8],
     out: &mut [u8],
 ) {
     let stride = stride(t);
@@ -226,27 +220,33 @@ pub(crate) fn combine_syndromes(
                 count += 1;
             }
         }
-        let mut pass = Pass::new(&engine.kernels, &mut bodies[..count], true);
-        let mut none = core::iter::empty();
-        for (n, syndrome) in syndromes.chunks_exact(stride).enumerate() {
-            if !needed.contains(n as u8) {
-                continue;
-            }
-            let Some((prefix, body)) = symbol_of(syndrome, t) else {
-                continue;
-            };
+        let used = syndromes
+            .chunks_exact(stride)
+            .enumerate()
+            .filter(|(n, _)| needed.contains(*n as u8));
+        let used = used.filter_map(|(n, row)| {
             let mut column = [0; MAX_ROWS];
-            for (place, row) in column.iter_mut().zip(factors.chunks_exact(symbols)) {
-                *place = row[n];
-            }
+            column
+                .iter_mut()
+                .zip(factors.chunks_exact(symbols))
+                .for_each(|(place, row)| *place = row[n]);
+            Some((symbol_of(row, t)?, column))
+        });
+        for ((prefix, _), column) in used.clone() {
             for (sum, factor) in prefixes.iter_mut().flatten().zip(column) {
                 sum.iter_mut()
                     .zip(prefix)
                     .for_each(|(sum, octet)| *sum ^= gf::mul(factor, *octet));
             }
-            pass.add(&Payload::Whole(body), &column, &mut none);
         }
-        pass.finish(&mut none);
+        let sources = used.map(|((_, body), column)| (Payload::Whole(body), column));
+        combine(
+            &engine.kernels,
+            &mut bodies[..count],
+            true,
+            sources,
+            None::<core::iter::Empty<&[u8]>>,
+        );
     }
 }
 

@@ -20,6 +20,7 @@ const TIERS: &[(&str, u32)] = &[
     ("crem-ipfix", 2),
     ("crem-dataplane", 3),
     ("crem-gateway", 4),
+    ("crem-bench-fec", 5),
     ("crem-integration", 5),
     ("crem-rawsock", 5),
     ("crem-rdma-peer", 5),

@@ -2,61 +2,75 @@
 //! columns. The factors stay in registers in multiplied-out form, an accumulator is touched once per
 //! column instead of once per source, and the sources that come next are prefetched column by column.
 
-use super::{Factors, MAX_ROWS, MAX_SOURCES};
+use super::{Column, MAX_ROWS, MAX_SOURCES};
 
 /// Octets of a step: a cache line, so that each line of what comes next is asked for once.
 const STEP: usize = 64;
 
 /// One call of a kernel. Only as many entries as the kernel's shape says are filled.
+#[derive(Clone, Copy)]
 pub(super) struct Call {
-    /// Rows, valid for reads and writes of `len` octets.
+    /// Rows.
     pub(super) rows: [*mut u8; MAX_ROWS],
-    /// Sources, valid for reads of `len` octets.
+    /// Sources, as if they began where the rows do.
     pub(super) sources: [*const u8; MAX_SOURCES],
     /// What to prefetch beside each source; never dereferenced.
     pub(super) next: [*const u8; MAX_SOURCES],
-    /// By row, then by source.
-    pub(super) factors: Factors,
-    /// Octets to combine.
-    pub(super) len: usize,
+    /// Factors by source, then by row.
+    pub(super) columns: [Column; MAX_SOURCES],
+    /// By source, the first octet that it has; for those who make calls.
+    pub(super) origins: [usize; MAX_SOURCES],
+    /// First octet to work on.
+    pub(super) from: usize,
+    /// The octet behind the last one to work on.
+    pub(super) to: usize,
+    /// First octet that every source has; at most `from`.
+    pub(super) origin: usize,
 }
 
 impl Call {
-    /// A call over these rows, without sources yet.
-    pub(super) fn new(rows: &mut [&mut [u8]], len: usize) -> Self {
-        let mut pointers = [core::ptr::null_mut(); MAX_ROWS];
-        for (pointer, row) in pointers.iter_mut().zip(rows.iter_mut()) {
-            *pointer = row.as_mut_ptr();
-        }
-        Self {
-            rows: pointers,
-            sources: [core::ptr::null(); MAX_SOURCES],
-            next: [core::ptr::null(); MAX_SOURCES],
-            factors: [[0; MAX_SOURCES]; MAX_ROWS],
-            len,
-        }
+    /// Nothing yet.
+    pub(super) const EMPTY: Self = Self {
+        rows: [core::ptr::null_mut(); MAX_ROWS],
+        sources: [core::ptr::null(); MAX_SOURCES],
+        next: [core::ptr::null(); MAX_SOURCES],
+        columns: [[0; MAX_ROWS]; MAX_SOURCES],
+        origins: [0; MAX_SOURCES],
+        from: 0,
+        to: 0,
+        origin: 0,
+    };
+
+    /// Moves what belongs to the source at `from` to `to`.
+    pub(super) fn shift(&mut self, from: usize, to: usize) {
+        self.sources[to] = self.sources[from];
+        self.next[to] = self.next[from];
+        self.columns[to] = self.columns[from];
+        self.origins[to] = self.origins[from];
     }
 
-    /// Puts in the sources, and beside each what to prefetch. Where `next` ends early the last of it
-    /// is repeated: asking for the same line twice costs nothing.
-    pub(super) fn set_sources(&mut self, sources: &[&[u8]], next: &[&[u8]]) {
-        let mut ahead = core::ptr::null();
-        for (n, source) in sources.iter().enumerate().take(MAX_SOURCES) {
-            self.sources[n] = source.as_ptr();
-            if let Some(octets) = next.get(n) {
-                ahead = octets.as_ptr();
-            }
-            self.next[n] = ahead;
-        }
+    /// Moves all sources `count` places down.
+    pub(super) fn drop_sources(&mut self, count: usize) {
+        (count..MAX_SOURCES).for_each(|from| self.shift(from, from - count));
+    }
+
+    /// The same without the first `count` rows.
+    pub(super) fn without_rows(&self, count: usize) -> Self {
+        let mut call = *self;
+        call.rows.rotate_left(count.min(MAX_ROWS));
+        call.columns
+            .iter_mut()
+            .for_each(|column| column.rotate_left(count.min(MAX_ROWS)));
+        call
     }
 }
 
 /// A kernel of one shape.
 ///
 /// # Safety
-/// The processor has the kernel's instructions. The first M rows of the call are valid for reads and
-/// writes of `len` octets, alias nothing else of the call, and the first G sources are valid for reads
-/// of `len` octets.
+/// The processor has the kernel's instructions. `origin <= from < to`. Octets 0 .. `to` of the first M
+/// rows are valid for reads and writes and alias nothing else of the call, and octets `origin` .. `to`
+/// of the first G sources are valid for reads.
 pub(super) type GroupFn = unsafe fn(&Call);
 
 /// The kernels of one instruction set. Row counts are 1, 2, 3, 4 and 8; other counts are made of these.
@@ -197,20 +211,21 @@ pub(super) unsafe fn run<
 >(
     call: &Call,
 ) {
-    // SAFETY: each access below is at an offset whose register ends at or before `len` (the loops test
-    // it, the tail starts at `len - OCTETS` or takes `len - at` octets), and the caller vouches for
-    // `len` octets behind each pointer. Prefetches use wrapping addresses and read nothing.
+    // SAFETY: each access below is at an offset whose register ends at or before `to` (the loops test
+    // it, the tail starts at `to - OCTETS` or takes `to - at` octets) and starts at or behind `from`,
+    // or in the tail at or behind `origin`; the caller vouches for these octets. Prefetches use
+    // wrapping addresses and read nothing.
     unsafe {
-        let mut matrices = [[V::matrix(0); G]; M];
-        for (row, factors) in matrices.iter_mut().zip(&call.factors) {
-            for (matrix, factor) in row.iter_mut().zip(factors) {
+        let mut matrices = [[V::matrix(0); M]; G];
+        for (column, factors) in matrices.iter_mut().zip(&call.columns) {
+            for (matrix, factor) in column.iter_mut().zip(factors) {
                 *matrix = V::matrix(*factor);
             }
         }
-        let len = call.len;
-        let mut at = 0;
+        let to = call.to;
+        let mut at = call.from;
         const { assert!(STEP.is_multiple_of(V::OCTETS) && (!V::MASKED || V::OCTETS == STEP)) };
-        while at + STEP <= len {
+        while at + STEP <= to {
             if PREFETCH {
                 for next in call.next.iter().take(G) {
                     V::prefetch(next.wrapping_add(at));
@@ -223,17 +238,17 @@ pub(super) unsafe fn run<
             }
             at += STEP;
         }
-        if len < V::OCTETS || V::MASKED {
+        if V::MASKED || to - call.origin < V::OCTETS {
             // A masked register is as wide as a step, so less than one is left.
-            if at < len {
-                part::<V, M, G, OVERWRITE>(call, &matrices, at, len - at);
+            if at < to {
+                part::<V, M, G, OVERWRITE>(call, &matrices, at, to - at);
             }
             return;
         }
-        while at < len {
-            // The last register ends with the buffer and may begin with octets that are done already:
+        while at < to {
+            // The last register ends with the work and may begin with octets that are done already:
             // overwritten they come out the same again, accumulated they must not be added twice.
-            let start = at.min(len - V::OCTETS);
+            let start = at.min(to - V::OCTETS);
             let done = if OVERWRITE { 0 } else { at - start };
             let load = |from| V::load(from).clear_first(done);
             column::<V, M, G, OVERWRITE>(call, &matrices, start, load);
@@ -245,15 +260,16 @@ pub(super) unsafe fn run<
 /// One register of every row.
 ///
 /// # Safety
-/// As [`run`]; `at + OCTETS` is at most `len`.
+/// As [`run`]; `at` is not below `origin` and `at + OCTETS` is at most `to`.
 #[inline(always)]
 unsafe fn column<V: Lanes, const M: usize, const G: usize, const OVERWRITE: bool>(
     call: &Call,
-    matrices: &[[V::Matrix; G]; M],
+    matrices: &[[V::Matrix; M]; G],
     at: usize,
     load: impl Fn(*const u8) -> V,
 ) {
-    // SAFETY: the caller's, passed on; `at` is inside every buffer of `len` octets.
+    // SAFETY: the caller's, passed on. Source pointers may lie before their octets, so the addition
+    // wraps; its result lies inside.
     unsafe {
         let mut sums = [V::zero(); M];
         if !OVERWRITE {
@@ -261,10 +277,10 @@ unsafe fn column<V: Lanes, const M: usize, const G: usize, const OVERWRITE: bool
                 *sum = V::load(row.add(at));
             }
         }
-        for g in 0..G {
-            let octets = load(call.sources[g].add(at));
-            for (sum, row) in sums.iter_mut().zip(matrices) {
-                *sum = sum.add(octets.multiply(row[g]));
+        for (source, matrices) in call.sources.iter().zip(matrices) {
+            let octets = load(source.wrapping_add(at));
+            for (sum, matrix) in sums.iter_mut().zip(matrices) {
+                *sum = sum.add(octets.multiply(*matrix));
             }
         }
         for (sum, row) in sums.into_iter().zip(&call.rows) {
@@ -276,11 +292,11 @@ unsafe fn column<V: Lanes, const M: usize, const G: usize, const OVERWRITE: bool
 /// The last octets of every row, fewer than a register.
 ///
 /// # Safety
-/// As [`run`]; `at + rest` is `len`.
+/// As [`run`]; `at` is not below `from` and `at + rest` is `to`.
 #[inline(always)]
 unsafe fn part<V: Lanes, const M: usize, const G: usize, const OVERWRITE: bool>(
     call: &Call,
-    matrices: &[[V::Matrix; G]; M],
+    matrices: &[[V::Matrix; M]; G],
     at: usize,
     rest: usize,
 ) {
@@ -292,10 +308,10 @@ unsafe fn part<V: Lanes, const M: usize, const G: usize, const OVERWRITE: bool>(
                 *sum = V::load_part(row.add(at), rest);
             }
         }
-        for g in 0..G {
-            let octets = V::load_part(call.sources[g].add(at), rest);
-            for (sum, row) in sums.iter_mut().zip(matrices) {
-                *sum = sum.add(octets.multiply(row[g]));
+        for (source, matrices) in call.sources.iter().zip(matrices) {
+            let octets = V::load_part(source.wrapping_add(at), rest);
+            for (sum, matrix) in sums.iter_mut().zip(matrices) {
+                *sum = sum.add(octets.multiply(*matrix));
             }
         }
         for (sum, row) in sums.into_iter().zip(&call.rows) {

@@ -12,16 +12,18 @@ pub(super) static TABLE: Table = table!(entry, 8 8 4 4 2);
 unsafe fn entry<const M: usize, const G: usize, const OVERWRITE: bool, const PREFETCH: bool>(
     call: &Call,
 ) {
-    for (&row, factors) in call.rows.iter().zip(&call.factors).take(M) {
-        // SAFETY: the caller vouches for `len` octets that nothing else of the call aliases.
-        let row = unsafe { core::slice::from_raw_parts_mut(row, call.len) };
+    let len = call.to - call.from;
+    for (r, row) in call.rows.iter().enumerate().take(M) {
+        // SAFETY: the caller vouches for octets 0 .. `to`, which nothing else of the call aliases.
+        let row = unsafe { core::slice::from_raw_parts_mut(row.add(call.from), len) };
         if OVERWRITE {
             row.fill(0);
         }
-        for (&source, &factor) in call.sources.iter().zip(factors).take(G) {
-            // SAFETY: the caller vouches for `len` readable octets.
-            let source = unsafe { core::slice::from_raw_parts(source, call.len) };
-            mul_add(factor, source, row);
+        for (source, column) in call.sources.iter().zip(&call.columns).take(G) {
+            let start = source.wrapping_add(call.from);
+            // SAFETY: the caller vouches for octets `origin` .. `to`, and `from` is not below `origin`.
+            let source = unsafe { core::slice::from_raw_parts(start, len) };
+            mul_add(column[r], source, row);
         }
     }
 }

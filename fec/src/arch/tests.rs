@@ -38,14 +38,14 @@ struct Case {
 }
 
 impl Case {
-    fn factors(&self) -> Factors {
+    fn columns(&self) -> [Column; MAX_SOURCES] {
         let octets = noise(self.rows * 8 + self.sources, MAX_ROWS * MAX_SOURCES);
-        core::array::from_fn(|r| core::array::from_fn(|s| octets[r * MAX_SOURCES + s]))
+        core::array::from_fn(|s| core::array::from_fn(|r| octets[r * MAX_SOURCES + s]))
     }
 
     /// Runs the case and says what differs from the definition.
     fn check(&self, kernels: &Kernels) {
-        let factors = self.factors();
+        let columns = self.columns();
         // Sources end where their allocation ends, so that tools see an octet too much being read.
         let sources: Vec<Vec<u8>> = (0..self.sources)
             .map(|s| noise(s + self.len, self.source_shift + self.len))
@@ -67,15 +67,12 @@ impl Case {
             .iter_mut()
             .map(|row| &mut row[self.row_shift..])
             .collect();
-        let next = if self.prefetch { &sources[..] } else { &[] };
-        kernels.combine(
-            &mut rows,
-            &sources,
-            &factors,
-            self.len,
-            self.overwrite,
-            next,
-        );
+        let mut bank = Bank::new(kernels, rows.iter_mut().map(|row| &mut **row));
+        for (place, source) in sources.iter().enumerate() {
+            bank.put(place, source, 0, columns[place]);
+            bank.put_next(place, source);
+        }
+        bank.run(self.sources, 0, self.len, self.overwrite, self.prefetch);
         for (r, row) in memory.iter().enumerate() {
             let (before, rest) = row.split_at(self.row_shift);
             let (row, behind) = rest.split_at(self.len);
@@ -88,8 +85,8 @@ impl Case {
                 let start = if self.overwrite { 0 } else { old[r][at] };
                 let products = sources
                     .iter()
-                    .zip(factors[r])
-                    .map(|(source, f)| gf::mul(f, source[at]));
+                    .zip(&columns)
+                    .map(|(source, column)| gf::mul(column[r], source[at]));
                 let expected = products.fold(start, |sum, product| sum ^ product);
                 assert_eq!(
                     found, expected,
@@ -179,10 +176,11 @@ fn all_products() {
     let octets: Vec<u8> = (0..=255).collect();
     for kernels in available() {
         for first in (0..256usize).step_by(8 * thin(5)) {
-            let factors: Factors = core::array::from_fn(|r| [(first + r) as u8; MAX_SOURCES]);
+            let column: Column = core::array::from_fn(|r| (first + r) as u8);
             let mut memory = vec![vec![0; 256]; MAX_ROWS];
-            let mut rows: Vec<&mut [u8]> = memory.iter_mut().map(|row| &mut row[..]).collect();
-            kernels.combine(&mut rows, &[&octets], &factors, 256, true, &[]);
+            let mut bank = Bank::new(&kernels, memory.iter_mut().map(|row| &mut row[..]));
+            bank.put(0, &octets, 0, column);
+            bank.run(1, 0, 256, true, false);
             for (r, row) in memory.iter().enumerate() {
                 let expected = octets
                     .iter()
@@ -198,25 +196,55 @@ fn all_products() {
     }
 }
 
+/// Parts of rows, sources that begin behind the rows' start, and sources of unequal length.
 #[test]
-fn short_buffers_and_long_lists_are_cut() {
+fn parts_and_offsets() {
+    for kernels in available() {
+        for offset in (0..200).step_by(7 * thin(3)) {
+            for from in (0..260).step_by(13 * thin(3)) {
+                let old = noise(offset, 300);
+                let (long, short) = (noise(1, 250), noise(2, 240 - offset));
+                let mut row = old.clone();
+                let mut bank = Bank::new(&kernels, core::iter::once(&mut row[..]));
+                bank.put(0, &long, 0, [3; MAX_ROWS]);
+                bank.put(1, &short, offset, [5; MAX_ROWS]);
+                bank.run(2, from, 290, false, false);
+                for at in 0..300 {
+                    let inside = at >= from && at >= offset && at < 240;
+                    let sum = |at: usize| gf::mul(3, long[at]) ^ gf::mul(5, short[at - offset]);
+                    let expected = if inside { old[at] ^ sum(at) } else { old[at] };
+                    assert_eq!(row[at], expected, "{:?} {offset} {from} {at}", kernels.isa);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_is_not_there_is_left_alone() {
     for kernels in available() {
         let source = [1u8; 40];
         let (mut long, mut short) = ([7u8; 50], [7u8; 20]);
-        let factors = [[1; MAX_SOURCES]; MAX_ROWS];
-        kernels.combine(
-            &mut [&mut long, &mut short],
-            &[&source[..]; 9],
-            &factors,
-            45,
-            true,
-            &[],
-        );
+        let mut bank = Bank::new(&kernels, [&mut long[..], &mut short[..]].into_iter());
+        assert_eq!(bank.row_len(), 20);
+        // Places that nothing was put in, places that do not exist, nothing to do.
+        bank.run(2, 0, 50, true, false);
+        bank.put(MAX_SOURCES, &source, 0, [1; MAX_ROWS]);
+        bank.put_next(MAX_SOURCES, &source);
+        bank.shift(MAX_SOURCES + 1, 0);
+        (0..MAX_SOURCES).for_each(|place| bank.put(place, &source, 0, [1; MAX_ROWS]));
+        bank.run(0, 0, 50, true, true);
+        bank.run(3, 30, 20, true, true);
+        bank.clear(18, 90);
+        bank.run(MAX_SOURCES + 1, 2, 50, true, false);
+        assert_eq!((long[1], short[1]), (7, 7));
         // Eight times one is zero.
-        assert_eq!(long[..20], [0; 20]);
-        assert_eq!((long[20], short[19]), (7, 0));
-        kernels.combine(&mut [&mut long], &[], &factors, 50, false, &[]);
-        kernels.combine(&mut [], &[&source], &factors, 50, false, &[]);
+        assert_eq!((&long[2..20], &short[2..]), (&[0; 18][..], &[0; 18][..]));
         assert_eq!(long[20], 7);
+        let mut none = Bank::new(&kernels, core::iter::empty());
+        none.put(0, &source, 0, [1; MAX_ROWS]);
+        none.run(1, 0, 40, true, false);
+        none.clear(0, 40);
+        assert_eq!(none.row_len(), 0);
     }
 }

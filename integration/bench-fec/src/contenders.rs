@@ -1,0 +1,324 @@
+//! What is measured: our engine by instruction set and schedule, ISA-L, reed-solomon-erasure, and the
+//! XOR bound, all over the same packets.
+
+use std::array;
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+
+use crem_fec::peers::{Isal, Variant, xor_streams};
+use crem_fec::{
+    DecodeJob, EncodeJob, Engine, Equation, Isa, Outcome, Payload, PositionSet, Row, Scheme,
+    Scratch, Source, Symbol, cauchy,
+};
+use reed_solomon_erasure::galois_8::ReedSolomon;
+
+use crate::memory::{BURST, K, KEPT, MAX_M, Ring, Symbols};
+use crate::timing::Contender;
+
+/// Where a contender takes its packets from.
+pub(crate) struct Field<'f> {
+    /// The packets.
+    pub(crate) ring: &'f Ring,
+    /// Symbol length in octets.
+    pub(crate) t: usize,
+    /// Every call takes the same block, else the next ones of the ring.
+    pub(crate) hot: bool,
+    cursor: Cell<usize>,
+    symbols: RefCell<Symbols>,
+}
+
+impl<'f> Field<'f> {
+    /// A field over a ring.
+    ///
+    /// # Errors
+    /// No memory for symbols.
+    pub(crate) fn new(ring: &'f Ring, t: usize, hot: bool) -> std::io::Result<Self> {
+        Ok(Self {
+            ring,
+            t,
+            hot,
+            cursor: Cell::new(0),
+            symbols: RefCell::new(Symbols::new(t)?),
+        })
+    }
+
+    /// Blocks of one call.
+    fn burst(&self) -> usize {
+        if self.hot { 1 } else { BURST }
+    }
+
+    /// The first block of the next call.
+    fn next(&self) -> usize {
+        if self.hot {
+            return 0;
+        }
+        let at = self.cursor.get();
+        let next = at + BURST;
+        self.cursor.set(if next + BURST > self.ring.blocks() {
+            0
+        } else {
+            next
+        });
+        at
+    }
+
+    fn source(&self, block: usize, n: usize) -> Source<'f> {
+        let octets = &self.ring.packet(block, n)[..self.t - 2];
+        Source {
+            position: n as u8,
+            payload: Payload::Whole(octets),
+        }
+    }
+}
+
+/// C(i, j), row after row, as ISA-L takes it.
+pub(crate) fn matrix(m: usize) -> Vec<u8> {
+    let factor = |i: usize, j: usize| cauchy::coefficient(i as u8, j as u8).unwrap_or(0);
+    (0..m)
+        .flat_map(|i| (0..K).map(move |j| factor(i, j)))
+        .collect()
+}
+
+/// How our engine is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Schedule {
+    /// A block in one job, when it closes.
+    AtClose,
+    /// Eight packets a job, several blocks in turn, as packets of several flows arrive.
+    InBurst,
+}
+
+fn encode<'a>(engine: &Engine, rows: &mut [Row<'a>], sources: &[Source<'a>], first: bool) {
+    // Sources and rows of this program always make a possible job.
+    if let Ok(job) = EncodeJob::new(Scheme::Cauchy, rows, sources, first) {
+        engine.encode(&mut [job]);
+    }
+}
+
+/// Our engine over `M` symbols, one block.
+fn own_block<const M: usize>(field: &Field<'_>, engine: &Engine) -> usize {
+    let start = field.next();
+    let mut symbols = field.symbols.borrow_mut();
+    let mut buffers = symbols.rows(2);
+    let mut rows: [Row<'_>; M] = array::from_fn(|r| Row {
+        index: r as u8,
+        symbol: buffers.next().unwrap_or_default(),
+    });
+    let sources: [Source<'_>; K] = array::from_fn(|n| field.source(start, n));
+    encode(engine, &mut rows, &sources, true);
+    1
+}
+
+/// Our engine over `M` symbols, several blocks a call.
+fn own_burst<const M: usize>(field: &Field<'_>, engine: &Engine, schedule: Schedule) -> usize {
+    let start = field.next();
+    let mut symbols = field.symbols.borrow_mut();
+    let mut buffers = symbols.rows(2);
+    let mut rows: [[Row<'_>; M]; BURST] = array::from_fn(|_| {
+        array::from_fn(|r| Row {
+            index: r as u8,
+            symbol: buffers.next().unwrap_or_default(),
+        })
+    });
+    let sources: [[Source<'_>; K]; BURST] =
+        array::from_fn(|b| array::from_fn(|n| field.source(start + b, n)));
+    let per_job = if schedule == Schedule::AtClose { K } else { 8 };
+    for group in 0..K / per_job {
+        let mut pairs = rows.iter_mut().zip(&sources);
+        let jobs: [Option<EncodeJob<'_, '_>>; BURST] = array::from_fn(|_| {
+            let (rows, sources) = pairs.next()?;
+            let sources = &sources[group * per_job..][..per_job];
+            EncodeJob::new(Scheme::Cauchy, rows, sources, group == 0).ok()
+        });
+        if let [Some(a), Some(b), Some(c), Some(d)] = jobs {
+            engine.encode(&mut [a, b, c, d]);
+        }
+    }
+    BURST
+}
+
+fn own<const M: usize>(field: &Field<'_>, engine: &Engine, schedule: Schedule) -> usize {
+    if field.hot {
+        own_block::<M>(field, engine)
+    } else {
+        own_burst::<M>(field, engine, schedule)
+    }
+}
+
+/// Our engine as a contender.
+pub(crate) fn own_contender<'c>(
+    field: &'c Field<'_>,
+    m: usize,
+    isa: Isa,
+    prefetch: bool,
+    schedule: Schedule,
+) -> Option<Contender<'c>> {
+    let engine = Engine::with_isa(isa).ok()?.prefetching(prefetch);
+    let schedule_name = if schedule == Schedule::InBurst {
+        " groups"
+    } else {
+        ""
+    };
+    let name = format!(
+        "own {}{}{}",
+        isa.name(),
+        if prefetch { " +pf" } else { "" },
+        schedule_name
+    );
+    let run: Box<dyn FnMut() -> usize + 'c> = match m {
+        1 => Box::new(move || own::<1>(field, &engine, schedule)),
+        2 => Box::new(move || own::<2>(field, &engine, schedule)),
+        4 => Box::new(move || own::<4>(field, &engine, schedule)),
+        8 => Box::new(move || own::<8>(field, &engine, schedule)),
+        _ => return None,
+    };
+    Some(Contender { name, run })
+}
+
+/// ISA-L as a contender, if the library has the variant.
+pub(crate) fn isal_contender<'c>(
+    field: &'c Field<'_>,
+    m: usize,
+    library: &Path,
+    variant: Variant,
+) -> Option<Contender<'c>> {
+    let isal = Isal::new(library, variant, &matrix(m), K).ok()?;
+    let run = move || {
+        let (start, burst) = (field.next(), field.burst());
+        let mut symbols = field.symbols.borrow_mut();
+        let mut buffers = symbols.rows(0);
+        for block in start..start + burst {
+            let sources: [&[u8]; K] = array::from_fn(|n| field.ring.packet(block, n));
+            let mut rows: [&mut [u8]; MAX_M] =
+                array::from_fn(|_| buffers.next().unwrap_or_default());
+            isal.encode(field.t, &sources, &mut rows[..m]);
+        }
+        burst
+    };
+    let name = match variant {
+        Variant::Dispatched => "isal".to_owned(),
+        other => format!("isal {}", format!("{other:?}").to_lowercase()),
+    };
+    Some(Contender {
+        name,
+        run: Box::new(run),
+    })
+}
+
+/// reed-solomon-erasure with its C code as a contender. Its matrix is another, its work the same.
+pub(crate) fn rse_contender<'c>(field: &'c Field<'_>, m: usize) -> Option<Contender<'c>> {
+    let code = ReedSolomon::new(K, m).ok()?;
+    let run = move || {
+        let (start, burst) = (field.next(), field.burst());
+        let mut symbols = field.symbols.borrow_mut();
+        let mut buffers = symbols.rows(0);
+        for block in start..start + burst {
+            let sources: [&[u8]; K] = array::from_fn(|n| field.ring.packet(block, n));
+            let mut rows: [&mut [u8]; MAX_M] =
+                array::from_fn(|_| buffers.next().unwrap_or_default());
+            _ = code.encode_sep(&sources, &mut rows[..m]);
+        }
+        burst
+    };
+    Some(Contender {
+        name: "reed-solomon-erasure simd".to_owned(),
+        run: Box::new(run),
+    })
+}
+
+/// The bound: XOR of all packets of a block.
+pub(crate) fn xor_contender<'c>(field: &'c Field<'_>) -> Contender<'c> {
+    let run = move || {
+        let (start, burst) = (field.next(), field.burst());
+        let mut symbols = field.symbols.borrow_mut();
+        for (block, row) in (start..start + burst).zip(symbols.rows(0)) {
+            let sources: [&[u8]; K] = array::from_fn(|n| field.ring.packet(block, n));
+            xor_streams(&sources, row);
+        }
+        burst
+    };
+    Contender {
+        name: "xor bound".to_owned(),
+        run: Box::new(run),
+    }
+}
+
+/// Fills in the symbols of every block, for decoding.
+pub(crate) fn prepare(ring: &mut Ring, t: usize) {
+    let engine = Engine::detect();
+    for block in 0..ring.blocks() {
+        let mut symbols = vec![vec![0; t]; KEPT];
+        {
+            let source = |n: usize| Payload::Whole(&ring.packet(block, n)[..t - 2]);
+            let sources: [_; K] = array::from_fn(|n| Source {
+                position: n as u8,
+                payload: source(n),
+            });
+            let mut rows: Vec<Row<'_>> = symbols
+                .iter_mut()
+                .enumerate()
+                .map(|(r, s)| Row {
+                    index: r as u8,
+                    symbol: s,
+                })
+                .collect();
+            encode(&engine, &mut rows, &sources, true);
+        }
+        ring.set_symbols(block, &symbols);
+    }
+}
+
+/// Our decoder with `lost` of [`K`] packets missing, as a contender.
+pub(crate) fn decode_contender<'c>(
+    field: &'c Field<'_>,
+    lost: usize,
+    isa: Isa,
+) -> Option<Contender<'c>> {
+    let engine = Engine::with_isa(isa).ok()?.prefetching(!field.hot);
+    let mut scratch = Scratch::new(16, field.t);
+    let all: PositionSet = (0..K as u8).collect();
+    // Spread over the block.
+    let unknown: PositionSet = (0..lost).map(|n| (n * 7 + 3) as u8).collect();
+    let run = move || {
+        let (start, burst) = (field.next(), field.burst());
+        for block in start..start + burst {
+            let sources: [Source<'_>; K] = array::from_fn(|n| field.source(block, n));
+            let mut known = [sources[0]; K];
+            let kept = sources
+                .iter()
+                .filter(|source| !unknown.contains(source.position));
+            let count = known
+                .iter_mut()
+                .zip(kept)
+                .map(|(place, source)| *place = *source)
+                .count();
+            let symbols: [Symbol<'_>; KEPT] = array::from_fn(|n| Symbol {
+                equation: Equation {
+                    scheme: Scheme::Cauchy,
+                    index: n as u8,
+                    set: all,
+                },
+                octets: Payload::Whole(field.ring.symbol(block, n)),
+            });
+            let job = DecodeJob {
+                t: field.t,
+                min_payload: crem_fec::MIN_PAYLOAD,
+                sources: &known[..count],
+                symbols: &symbols[..lost],
+                unknown,
+            };
+            let decoded = engine.decode(&job, &mut scratch);
+            let right = decoded.is_ok_and(|decoded| {
+                decoded
+                    .outcomes()
+                    .all(|(_, outcome)| matches!(outcome, Outcome::Restored(_)))
+            });
+            assert!(right, "a block was not decoded");
+        }
+        burst
+    };
+    Some(Contender {
+        name: format!("own {}", isa.name()),
+        run: Box::new(run),
+    })
+}

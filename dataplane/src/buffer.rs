@@ -74,10 +74,31 @@ pub(crate) mod heap {
     use super::{BURST, Buffer, Platform, Pool, Port};
     use crem_core::packet::PktBuf;
 
-    #[derive(Clone, Debug)]
+    thread_local! {
+        static CLONES_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Makes the `n`-th clone of a frame from now on panic on this thread, once.
+    pub(crate) fn panic_at_clone(n: u32) {
+        CLONES_LEFT.set(Some(n));
+    }
+
+    #[derive(Debug)]
     pub(crate) struct HeapBuf {
         octets: Arc<Vec<u8>>,
         start: usize,
+    }
+
+    impl Clone for HeapBuf {
+        fn clone(&self) -> Self {
+            let left = CLONES_LEFT.get();
+            CLONES_LEFT.set(left.and_then(|n| n.checked_sub(1)).filter(|n| *n > 0));
+            assert!(left != Some(1), "this clone was to panic");
+            Self {
+                octets: Arc::clone(&self.octets),
+                start: self.start,
+            }
+        }
     }
 
     impl HeapBuf {

@@ -18,6 +18,7 @@ pub mod counters;
 pub mod dpdk;
 pub mod emit;
 mod flows;
+pub mod guard;
 pub mod inband;
 pub mod machine;
 mod messages;
@@ -30,3 +31,6 @@ pub mod snapshot;
 pub mod start;
 pub mod tx;
 pub mod worker;
+
+#[cfg(test)]
+mod pipeline_tests;

@@ -88,10 +88,7 @@ impl<P: Platform> Segment<P> {
                 Side::Wan => self.to_wan.push(frame),
             }
         }
-        self.lan
-            .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
-        self.wan
-            .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+        self.send_both();
     }
 
     pub(crate) fn run_timers(&mut self, now: Instant) -> bool {

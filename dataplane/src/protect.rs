@@ -339,6 +339,12 @@ impl<P: Platform> Protection<P> {
         }
     }
 
+    /// What was about to leave toward the LAN.
+    pub fn into_delivered(self) -> Vec<P::Buf> {
+        let deliver = self.actions.deliver;
+        deliver.into_iter().map(|(_, frame)| frame).collect()
+    }
+
     /// Repair that waits for room.
     pub fn repairs(&mut self) -> &mut RepairQueue<P::Buf> {
         &mut self.repairs

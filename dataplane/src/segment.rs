@@ -7,6 +7,7 @@ use crem_core::time::Instant;
 use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
 use crate::classify::{Datagram, Refusal, Side, Source, Verdict, View};
 use crate::counters::{Drops, SegmentCounters};
+use crate::guard::{Guard, Remake};
 use crate::inband::Inband;
 use crate::order::Arrival;
 use crate::protect::Protection;
@@ -26,9 +27,10 @@ pub struct Segment<P: Platform> {
     pub(crate) to_wan: Vec<P::Buf>,
     pub(crate) out_messages: Vec<(Side, P::Buf)>,
     burst: Vec<P::Buf>,
-    arrivals: Vec<Arrival<P::Buf>>,
-    descs: Vec<Desc<P::Buf>>,
-    mail: Vec<(Datagram, P::Buf)>,
+    pub(crate) guard: Guard<P>,
+    pub(crate) arrivals: Vec<Arrival<P::Buf>>,
+    pub(crate) descs: Vec<Desc<P::Buf>>,
+    pub(crate) mail: Vec<(Datagram, P::Buf)>,
 }
 
 /// What a segment is made of.
@@ -43,13 +45,15 @@ pub struct Parts<P: Platform> {
     pub pool: P::Pool,
     /// In-band station.
     pub inband: Option<Inband<P>>,
-    /// Protocol functions; `None` in passthrough.
-    pub protection: Option<Protection<P>>,
+    /// Makes the protocol functions; `None` in passthrough.
+    pub remake: Option<Remake<P>>,
 }
 
 impl<P: Platform> Segment<P> {
     /// A segment at rest.
-    pub fn new(parts: Parts<P>) -> Self {
+    pub fn new(mut parts: Parts<P>) -> Self {
+        let protection = parts.remake.as_mut().and_then(|remake| remake());
+        parts.view.active = protection.is_some();
         Self {
             view: parts.view,
             lan: Egress::new(parts.lan),
@@ -57,7 +61,8 @@ impl<P: Platform> Segment<P> {
             pool: parts.pool,
             inband: parts.inband,
             counters: SegmentCounters::default(),
-            protection: parts.protection,
+            protection,
+            guard: Guard::new(parts.remake),
             burst: Vec::with_capacity(BURST),
             to_lan: Vec::with_capacity(8 * BURST),
             to_wan: Vec::with_capacity(8 * BURST),
@@ -75,8 +80,8 @@ impl<P: Platform> Segment<P> {
         busy |= self.from_wan(clock);
         busy |= self.from_kernel();
         let now = clock();
-        busy |= self.run_timers(now);
-        busy |= self.send_repair(now);
+        busy |= self.guarded(now, |s| s.run_timers(now) | s.send_repair(now));
+        self.rearm(now);
         self.lan.flush();
         self.wan.flush();
         busy || self.lan.waiting() > 0 || self.wan.waiting() > 0
@@ -104,8 +109,10 @@ impl<P: Platform> Segment<P> {
             }
             self.wan
                 .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
-            self.offer_to_sender(now);
-            self.read_mail(now);
+            self.guarded(now, |s| {
+                s.offer_to_sender(now);
+                s.read_mail(now);
+            });
         }
         self.burst = burst;
         any
@@ -129,10 +136,12 @@ impl<P: Platform> Segment<P> {
                     Sorted::Gone => {}
                 }
             }
-            self.offer_to_receiver(now);
-            // Messages after sources: a symbol that a source of the same burst makes needless is not
-            // decoded.
-            self.read_mail(now);
+            self.guarded(now, |s| {
+                s.offer_to_receiver(now);
+                // Messages after sources: a symbol that a source of the same burst makes needless is
+                // not decoded.
+                s.read_mail(now);
+            });
         }
         self.burst = burst;
         any
@@ -156,11 +165,7 @@ impl<P: Platform> Segment<P> {
                 }
                 protection.merge(&mut self.arrivals, &self.descs, &mut self.to_lan);
             }
-            None => self.arrivals.drain(..).for_each(|arrival| {
-                if let Arrival::Plain(frame) = arrival {
-                    self.to_lan.push(frame);
-                }
-            }),
+            None => self.pass_arrivals(),
         }
         self.descs.clear();
         self.lan
@@ -195,12 +200,16 @@ impl<P: Platform> Segment<P> {
             },
         );
         if any {
-            self.lan
-                .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
-            self.wan
-                .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.send_both();
         }
         any
+    }
+
+    /// Gives the devices what is ready for them.
+    pub(crate) fn send_both(&mut self) {
+        let drops = &mut self.counters.drops;
+        self.lan.send(&mut self.to_lan, &mut drops.tx_full_lan);
+        self.wan.send(&mut self.to_wan, &mut drops.tx_full_wan);
     }
 
     /// Decides on a frame and does what needs no other frame.
@@ -261,6 +270,7 @@ impl<P: Platform> Segment<P> {
         to.csf.clear();
         to.crf.clear();
         to.active = false;
+        to.off_reason = self.guard.reason().filter(|_| self.protection.is_none());
         to.events.clear();
         if let Some(protection) = &mut self.protection {
             protection.describe(to);

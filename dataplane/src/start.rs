@@ -18,6 +18,7 @@ use crem_wire::frame::{Mac, ParseConfig};
 use crate::aux::{self, About, AboutSegment, Ends, KernelStation, Task, interface_name};
 use crate::classify::{Side, Station, View};
 use crate::dpdk::{Device, Dpdk, FramePool};
+use crate::guard::Remake;
 use crate::inband::Inband;
 use crate::machine::{self, Ports};
 use crate::protect::Protection;
@@ -269,66 +270,92 @@ fn segment(
     engine: Engine,
     now: Instant,
 ) -> Result<Made, Failure> {
-    let open = |name: &str, config: &PortConfig| -> Result<Device, Failure> {
-        Ok(Device::new(Port::open(eal, name, config, pool)?)?)
+    let open = |side, device| {
+        open(
+            &port_name(number, side, device),
+            PortConfig::default(),
+            eal,
+            pool,
+        )
     };
-    let lan = open(
-        &port_name(number, "lan", &config.lan),
-        &PortConfig::default(),
-    )?;
-    let wan = open(
-        &port_name(number, "wan", &config.wan),
-        &PortConfig::default(),
-    )?;
-    let (mut inband, mut kernel) = (None, None);
+    let (lan, wan) = (open("lan", &config.lan)?, open("wan", &config.wan)?);
     let view = view(id, config);
+    let (mut inband, mut kernel) = (None, None);
     if let (Some(wanted), Some(station)) = (&config.inband, view.own) {
-        let side = match wanted.port {
-            ConfigSide::Lan => Side::Lan,
-            ConfigSide::Wan => Side::Wan,
-        };
-        // The driver keeps a buffer for each descriptor.
-        let few = PortConfig {
-            rx_descriptors: TAP_DESCRIPTORS,
-            ..PortConfig::default()
-        };
-        let tap = open(&tap_name(number), &few)?;
-        inband = Some(Inband::<Dpdk>::new(station, tap, side, now));
-        kernel = Some(KernelStation {
-            segment: number,
-            interface: interface_name(id.as_str()),
-            inband: wanted.clone(),
-            mac: MacAddr(station.mac.0),
-            mtu: u32::from(config.path_mtu),
-            peers: config.peers.values().map(|p| p.address).collect(),
-        });
+        inband = Some(worker_station(number, wanted, station, eal, pool, now)?);
+        kernel = Some(kernel_station(number, id, config, wanted, station));
     }
-    let protection = match (config.mode, view.own) {
-        (Mode::Active, Some(own)) => {
-            Some(Protection::new(config, own.address, &view, engine, seed()?))
-        }
+    let remake = match (config.mode, view.own) {
+        (Mode::Active, Some(own)) => Some(remake(config, own.address, &view, engine)),
         _ => None,
     };
     let pool = FramePool(pool.clone());
-    Ok((
-        Segment::new(Parts {
-            view,
-            lan,
-            wan,
-            pool,
-            inband,
-            protection,
-        }),
-        kernel,
+    let parts = Parts {
+        view,
+        lan,
+        wan,
+        pool,
+        inband,
+        remake,
+    };
+    Ok((Segment::new(parts), kernel))
+}
+
+fn open(name: &str, config: PortConfig, eal: &Eal, pool: &Mempool) -> Result<Device, Failure> {
+    Ok(Device::new(Port::open(eal, name, &config, pool)?)?)
+}
+
+fn worker_station(
+    number: usize,
+    wanted: &InbandConfig,
+    station: Station,
+    eal: &Eal,
+    pool: &Mempool,
+    now: Instant,
+) -> Result<Inband<Dpdk>, Failure> {
+    let side = match wanted.port {
+        ConfigSide::Lan => Side::Lan,
+        ConfigSide::Wan => Side::Wan,
+    };
+    // The driver keeps a buffer for each descriptor.
+    let few = PortConfig {
+        rx_descriptors: TAP_DESCRIPTORS,
+        ..PortConfig::default()
+    };
+    Ok(Inband::new(
+        station,
+        open(&tap_name(number), few, eal, pool)?,
+        side,
+        now,
     ))
 }
 
-/// Flow IDs and nonces must not be guessable.
-fn seed() -> Result<[u8; 32], Failure> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed)
-        .map_err(|e| std::io::Error::other(format!("random numbers: {e}")))?;
-    Ok(seed)
+fn kernel_station(
+    number: usize,
+    id: &SegmentId,
+    config: &SegmentConfig,
+    wanted: &InbandConfig,
+    station: Station,
+) -> KernelStation {
+    KernelStation {
+        segment: number,
+        interface: interface_name(id.as_str()),
+        inband: wanted.clone(),
+        mac: MacAddr(station.mac.0),
+        mtu: u32::from(config.path_mtu),
+        peers: config.peers.values().map(|p| p.address).collect(),
+    }
+}
+
+/// Makes the protocol functions, each time with other random numbers: Flow IDs and nonces must not be
+/// guessable.
+fn remake(config: &SegmentConfig, own: IpAddr, view: &View, engine: Engine) -> Remake<Dpdk> {
+    let (config, view) = (config.clone(), view.clone());
+    Box::new(move || {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).ok()?;
+        Some(Protection::new(&config, own, &view, engine, seed))
+    })
 }
 
 fn view(id: &SegmentId, config: &SegmentConfig) -> View {

@@ -118,17 +118,33 @@ impl Kernel {
                     }
                 },
                 want = wanted.recv() => match want {
-                    Some(Wanted { segment, peer }) => {
-                        let number = self.interfaces.iter().position(|i| i.station.segment == segment);
-                        if let Some((index, hop)) = number.and_then(|n| self.want(n, peer)) {
-                            resolve(&handle, index, hop).await;
-                        }
-                    }
+                    Some(wanted) => self.on_wanted(wanted, &handle, &found).await,
                     None => return,
                 },
                 _ = refresh.tick() => self.refresh(&handle, &found).await,
             }
         }
+    }
+
+    async fn on_wanted(&mut self, wanted: Wanted, handle: &Handle, found: &SyncSender<NextHop>) {
+        let Wanted { segment, peer } = wanted;
+        let number = self
+            .interfaces
+            .iter()
+            .position(|i| i.station.segment == segment);
+        let Some((number, (index, hop))) = number.and_then(|n| Some((n, self.want(n, peer)?)))
+        else {
+            return;
+        };
+        // The kernel may have met it already, by a question of its own.
+        if let Some(mac) = self.known.get(&(number, hop)) {
+            let _ = found.try_send(NextHop {
+                segment,
+                peer,
+                mac: Some(*mac),
+            });
+        }
+        resolve(handle, index, hop).await;
     }
 
     /// Notes that a peer is wanted; gives interface index and next hop.

@@ -1,0 +1,118 @@
+//! What a panic in protocol or coding leaves behind: plain forwarding. The state that panicked is
+//! dropped, the frames of the burst go out, and after a while protection begins anew, a few times at
+//! most.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crem_core::time::Instant;
+
+use crate::buffer::{Buffer, Platform};
+use crate::order::Arrival;
+use crate::protect::Protection;
+use crate::segment::Segment;
+
+/// Time in plain forwarding after a panic.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Panics after which protection stays off.
+const CHANCES: u32 = 3;
+
+/// Makes protection from nothing; `None` if that fails.
+pub type Remake<P> = Box<dyn FnMut() -> Option<Protection<P>>>;
+
+/// Where a segment stands after panics.
+pub struct Guard<P: Platform> {
+    remake: Option<Remake<P>>,
+    failures: u32,
+    again_at: Option<Instant>,
+}
+
+impl<P: Platform> Guard<P> {
+    /// Nothing happened yet. Without `remake` the segment is in passthrough by its document.
+    pub fn new(remake: Option<Remake<P>>) -> Self {
+        Self {
+            remake,
+            failures: 0,
+            again_at: None,
+        }
+    }
+
+    fn failed(&mut self, now: Instant) {
+        self.failures += 1;
+        self.again_at = (self.failures < CHANCES).then(|| now + PAUSE);
+    }
+
+    /// Why protection is off although the document wants it.
+    pub fn reason(&self) -> Option<&'static str> {
+        match (self.failures, self.again_at) {
+            (0, _) => None,
+            (_, Some(_)) => Some("a panic in protocol or coding; begins anew after 10 s"),
+            (_, None) => Some("repeated panics in protocol or coding"),
+        }
+    }
+}
+
+impl<P: Platform> Segment<P> {
+    /// Runs a step that may involve the protocol functions. A panic in it ends protection, not
+    /// forwarding.
+    pub(crate) fn guarded<R: Default>(
+        &mut self,
+        now: Instant,
+        f: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        // What a panic may leave half done are queues of frames, each of them valid, and protection
+        // itself, which is dropped.
+        match catch_unwind(AssertUnwindSafe(|| f(self))) {
+            Ok(result) => result,
+            Err(_) => {
+                self.recover(now);
+                R::default()
+            }
+        }
+    }
+
+    fn recover(&mut self, now: Instant) {
+        self.counters.coding.panics += 1;
+        self.guard.failed(now);
+        self.view.active = false;
+        let failed = self.protection.take();
+        // Nobody knows what state it is in: not even its end may harm.
+        let delivered = catch_unwind(AssertUnwindSafe(|| {
+            failed.map(Protection::into_delivered).unwrap_or_default()
+        }));
+        let is_of_burst = |frame: &P::Buf| self.descs.iter().any(|d| d.buf.is_same(frame));
+        for frame in delivered.unwrap_or_default() {
+            if !is_of_burst(&frame) {
+                self.to_lan.push(frame);
+            }
+        }
+        self.pass_arrivals();
+        self.descs.clear();
+        self.mail.clear();
+        self.send_both();
+    }
+
+    /// Sends on a burst from the WAN as it came.
+    pub(crate) fn pass_arrivals(&mut self) {
+        for arrival in self.arrivals.drain(..) {
+            match arrival {
+                Arrival::Plain(frame) => self.to_lan.push(frame),
+                Arrival::Flow(index) => {
+                    self.to_lan
+                        .extend(self.descs.get(index).map(|d| d.buf.clone()));
+                }
+                Arrival::Gone => {}
+            }
+        }
+    }
+
+    /// Begins protection anew when its time has come.
+    pub(crate) fn rearm(&mut self, now: Instant) {
+        if !self.guard.again_at.is_some_and(|at| at <= now) {
+            return;
+        }
+        self.guard.again_at = None;
+        self.protection = self.guard.remake.as_mut().and_then(|remake| remake());
+        self.view.active = self.protection.is_some();
+    }
+}

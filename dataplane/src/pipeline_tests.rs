@@ -1,0 +1,329 @@
+//! Whole segments over queues instead of ports, in simulated time: two gateways with a lossy wire
+//! between them, and one alone for what happens to single frames.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use crem_api::{Segment as SegmentConfig, Syntax, parse as parse_document};
+use crem_core::time::Instant;
+use crem_fec::Engine;
+use crem_wire::frame::{self, Mac, ParseConfig, Tags, UdpFrame};
+use crem_wire::roce::{Bth, MIN_PAYLOAD, Opcode, UDP_PORT};
+use crem_wire::{Psn, Qpn, icrc};
+
+use crate::buffer::Buffer;
+use crate::buffer::heap::{Heap, HeapBuf, HeapPool, HeapPort, panic_at_clone};
+use crate::classify::{Side, Station, View};
+use crate::guard::Remake;
+use crate::inband::Inband;
+use crate::protect::Protection;
+use crate::segment::{Parts, Segment};
+use crate::snapshot::SegmentSnapshot;
+
+const HOSTS: [&str; 2] = ["10.0.1.1", "10.0.2.1"];
+const GATEWAYS: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+const CREM_PORT: u16 = 4801;
+const DELAY_NS: u64 = 2_000_000;
+const STEP_NS: u64 = 20_000;
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn mac(last: u8) -> Mac {
+    Mac([2, 0, 0, 0, 0, last])
+}
+
+fn gateway_mac(gateway: usize) -> Mac {
+    mac(0x10 + u8::try_from(gateway).unwrap())
+}
+
+/// The segment of one gateway; the other one is named as peer or not.
+fn config(own: usize, peered: bool) -> SegmentConfig {
+    let other = 1 - own;
+    let peers = if peered {
+        format!(
+            "peers = {{ \"{}\" = {{ address = \"{}\" }} }}",
+            HOSTS[other], GATEWAYS[other]
+        )
+    } else {
+        "allowed_peers = { \"192.0.2.0/24\" = {} }".to_owned()
+    };
+    let text = format!(
+        r#"
+        version = 1
+        [segments.a]
+        mode = "active"
+        crem_port = {CREM_PORT}
+        path_mtu = 1500
+        rdma_mtu = 1024
+        lan = {{ interface = "lan0" }}
+        wan = {{ interface = "wan0" }}
+        served = {{ "{}" = {{}} }}
+        {peers}
+        inband = {{ address = "{}/24" }}
+        policy = {{ m_min = 2, initial_loss = 0.02 }}
+        "#,
+        HOSTS[own], GATEWAYS[own]
+    );
+    let document = parse_document(&text, Syntax::Toml).unwrap_or_else(|e| panic!("{e}"));
+    document.segments.into_values().next().unwrap()
+}
+
+fn segment(own: usize, peered: bool) -> Segment<Heap> {
+    let config = config(own, peered);
+    let station = Station {
+        address: address(GATEWAYS[own]),
+        mac: gateway_mac(own),
+        vlan: None,
+    };
+    let view = View {
+        parse: ParseConfig {
+            crem_port: Some(CREM_PORT),
+            vxlan_port: None,
+        },
+        served: config.served.keys().copied().collect(),
+        own: Some(station),
+        active: true,
+        responses: false,
+        verify_sources: false,
+    };
+    let mut inband = Inband::new(station, HeapPort::default(), Side::Wan, Instant(0));
+    inband.set_next_hop(address(GATEWAYS[1 - own]), Some(gateway_mac(1 - own)));
+    let (at, seen) = (station.address, view.clone());
+    let remake: Remake<Heap> = Box::new(move || {
+        let seed = [u8::try_from(own).unwrap() + 1; 32];
+        Some(Protection::new(&config, at, &seen, Engine::scalar(), seed))
+    });
+    Segment::new(Parts {
+        view,
+        lan: HeapPort::default(),
+        wan: HeapPort::default(),
+        pool: HeapPool::default(),
+        inband: Some(inband),
+        remake: Some(remake),
+    })
+}
+
+/// A request packet from host 0 to host 1.
+fn packet(psn: u32) -> Vec<u8> {
+    let headers = UdpFrame {
+        destination_mac: mac(2),
+        source_mac: mac(1),
+        tags: Tags::NONE,
+        source: SocketAddr::new(address(HOSTS[0]), 50_000),
+        destination: SocketAddr::new(address(HOSTS[1]), UDP_PORT),
+        tos: 26 << 2 | 2,
+        ttl: 64,
+        ident: 0,
+        dont_fragment: true,
+        udp_checksum: false,
+    };
+    let bth = Bth {
+        opcode: Opcode::SEND_MIDDLE,
+        octet1: 0x40,
+        pkey: 0xffff,
+        octet4: 0,
+        dest_qp: Qpn::new(0x11),
+        octet8: 0,
+        psn: Psn::new(psn),
+    };
+    let before = headers.header_len();
+    let mut octets = vec![0; before + MIN_PAYLOAD + 1024];
+    let filler = (0..1024u32).map(|n| (n.wrapping_mul(psn.wrapping_add(7)) >> 3) as u8);
+    octets[before + Bth::LEN..]
+        .iter_mut()
+        .zip(filler)
+        .for_each(|(o, f)| *o = f);
+    bth.write(&mut octets[before..]);
+    headers.write(&mut octets).unwrap();
+    let parsed = frame::parse(&octets, &ParseConfig::default());
+    assert!(icrc::write_frame(&mut octets, &parsed));
+    octets
+}
+
+fn psn_of(frame: &[u8]) -> Option<u32> {
+    let parsed = frame::parse(frame, &ParseConfig::default());
+    match parsed.class {
+        frame::Class::Roce(bth) => Some(bth.psn.get()),
+        _ => None,
+    }
+}
+
+/// Two gateways; what one sends to the WAN reaches the other after the delay unless `loses` says no.
+struct Pair {
+    gateways: [Segment<Heap>; 2],
+    wires: [VecDeque<(u64, HeapBuf)>; 2],
+    now: Cell<u64>,
+}
+
+impl Pair {
+    fn new(peered: bool) -> Self {
+        let gateways = [segment(0, peered), segment(1, peered)];
+        Self {
+            gateways,
+            wires: Default::default(),
+            now: Cell::new(1_000_000),
+        }
+    }
+
+    fn step(&mut self, loses: &mut impl FnMut(&[u8]) -> bool) {
+        self.now.set(self.now.get() + STEP_NS);
+        let now = self.now.get();
+        for (from, wire) in self.wires.iter_mut().enumerate() {
+            while wire.front().is_some_and(|(due, _)| *due <= now) {
+                let (_, frame) = wire.pop_front().unwrap();
+                self.gateways[1 - from]
+                    .wan
+                    .device
+                    .waiting
+                    .borrow_mut()
+                    .push_back(frame);
+            }
+            let gateway = &mut self.gateways[from];
+            gateway.turn(&|| Instant(now));
+            for frame in gateway.wan.device.sent.drain(..) {
+                if !loses(frame.octets()) {
+                    wire.push_back((now + DELAY_NS, frame));
+                }
+            }
+        }
+    }
+
+    fn received(&mut self) -> Vec<HeapBuf> {
+        std::mem::take(&mut self.gateways[1].lan.device.sent)
+    }
+
+    fn snapshot(&mut self, gateway: usize) -> SegmentSnapshot {
+        let mut snapshot = SegmentSnapshot::default();
+        self.gateways[gateway].describe(&mut snapshot);
+        snapshot
+    }
+}
+
+/// Sends `count` packets, one every two steps, and gives back what arrived, in order.
+fn transfer(pair: &mut Pair, count: u32, loses: impl Fn(u32) -> bool) -> Vec<HeapBuf> {
+    let mut arrived = Vec::new();
+    let mut lose = |frame: &[u8]| psn_of(frame).is_some_and(&loses);
+    for n in 0..2 * count + 1000 {
+        if n % 2 == 0 && n / 2 < count {
+            pair.gateways[0].lan.device.arrive(&packet(n / 2));
+        }
+        pair.step(&mut lose);
+        arrived.extend(pair.received());
+    }
+    arrived
+}
+
+fn psns(frames: &[HeapBuf]) -> Vec<u32> {
+    frames.iter().filter_map(|f| psn_of(f.octets())).collect()
+}
+
+#[test]
+fn a_lossy_wire_becomes_a_good_one() {
+    for peered in [true, false] {
+        let mut pair = Pair::new(peered);
+        // Once protected, every 40th packet is lost and every 160th with its neighbour.
+        let lost = |psn: u32| psn > 1000 && (psn % 40 == 7 || psn % 160 == 8);
+        let arrived = transfer(&mut pair, 3000, lost);
+        assert_eq!(
+            psns(&arrived),
+            (0..3000).collect::<Vec<_>>(),
+            "peered {peered}"
+        );
+        for (frame, psn) in arrived.iter().zip(0..) {
+            // Restored packets carry no ECN mark; the header checksum follows.
+            let mut expected = packet(psn);
+            if lost(psn) {
+                let parsed = frame::parse(&expected, &ParseConfig::default());
+                frame::set_tos(&mut expected, &parsed, 26 << 2);
+            }
+            assert_eq!(frame.octets(), expected, "{psn}");
+        }
+        let count = (0..3000).filter(|p| lost(*p)).count() as u64;
+        let receiver = pair.snapshot(1);
+        assert_eq!(receiver.counters.coding.restored, count);
+        assert_eq!(receiver.counters.messages.intercepted > 0, !peered);
+        assert_eq!(receiver.counters.drops, Default::default());
+        assert_eq!(pair.snapshot(0).counters.drops, Default::default());
+    }
+}
+
+#[test]
+fn nothing_of_ours_reaches_the_hosts_and_repair_follows_its_sources() {
+    let mut pair = Pair::new(false);
+    let arrived = transfer(&mut pair, 400, |_| false);
+    let is_crem = |f: &HeapBuf| {
+        let config = ParseConfig {
+            crem_port: Some(CREM_PORT),
+            vxlan_port: None,
+        };
+        frame::parse(f.octets(), &config).class == frame::Class::Crem
+    };
+    assert!(!arrived.iter().any(is_crem));
+    assert_eq!(arrived.len(), 400);
+    let sender = pair.snapshot(0).counters;
+    assert!(sender.coding.repair_ordinary > 0);
+    assert_eq!(sender.coding.code_refused, 0);
+}
+
+#[test]
+fn leaving_lets_go_of_what_is_held_and_closes() {
+    let mut pair = Pair::new(true);
+    // The end of the transfer is behind a gap that nothing fills.
+    let mut arrived = Vec::new();
+    let mut lose = |frame: &[u8]| psn_of(frame).map_or(frame.len() > 200, |p| p == 998);
+    for n in 0..2000 {
+        if n % 2 == 0 {
+            pair.gateways[0].lan.device.arrive(&packet(n / 2));
+        }
+        pair.step(&mut lose);
+        arrived.extend(pair.received());
+    }
+    for _ in 0..DELAY_NS / STEP_NS + 2 {
+        pair.step(&mut lose);
+        arrived.extend(pair.received());
+    }
+    let now = Instant(pair.now.get());
+    pair.gateways.iter_mut().for_each(|g| g.close(now));
+    arrived.extend(pair.received());
+    let expected: Vec<u32> = (0..1000).filter(|p| *p != 998).collect();
+    assert_eq!(psns(&arrived), expected);
+    let mut closes = 0;
+    pair.snapshot(1).counters.messages.for_each(|name, count| {
+        closes += if name == "tx_close" { count } else { 0 };
+    });
+    assert_eq!(closes, 1);
+}
+
+#[test]
+fn a_panic_in_the_protocol_leaves_a_wire_and_begins_anew() {
+    let mut pair = Pair::new(true);
+    transfer(&mut pair, 200, |_| false);
+    let before = pair.snapshot(1);
+    assert!(before.active && before.off_reason.is_none());
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut arrived = Vec::new();
+    for psn in 200..210 {
+        pair.gateways[1].wan.device.arrive(&packet(psn));
+    }
+    // The receiver function takes references to what it delivers.
+    panic_at_clone(1);
+    pair.step(&mut |_| false);
+    std::panic::set_hook(hook);
+    arrived.extend(pair.received());
+    assert_eq!(psns(&arrived), (200..210).collect::<Vec<_>>());
+    let after = pair.snapshot(1);
+    assert_eq!((after.counters.coding.panics, after.active), (1, false));
+    assert!(after.off_reason.is_some());
+    pair.gateways[1].wan.device.arrive(&packet(210));
+    pair.step(&mut |_| false);
+    assert_eq!(psns(&pair.received()), [210]);
+    pair.now.set(pair.now.get() + 11_000_000_000);
+    pair.step(&mut |_| false);
+    let again = pair.snapshot(1);
+    assert!(again.active && again.off_reason.is_none());
+}

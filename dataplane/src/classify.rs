@@ -356,11 +356,10 @@ pub fn may_leave_kernel(frame: &[u8]) -> bool {
     else {
         return false;
     };
-    match icmp_of(frame, link, ip) {
-        Some((ICMP, [0 | 3 | 8 | 11 | 12, ..])) => true,
-        Some((ICMPV6, [1..=4 | 128 | 129 | 135 | 136, ..])) => true,
-        _ => false,
-    }
+    matches!(
+        icmp_of(frame, link, ip),
+        Some((ICMP, [0 | 3 | 8 | 11 | 12, ..]) | (ICMPV6, [1..=4 | 128 | 129 | 135 | 136, ..]))
+    )
 }
 
 /// Whether a group-addressed frame asks for our address, or announces a change that our neighbour table
@@ -388,3 +387,7 @@ fn is_asked_for(frame: &[u8], link: &Link, own: &Station) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+#[path = "classify_tests.rs"]
+mod tests;

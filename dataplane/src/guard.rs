@@ -108,7 +108,7 @@ impl<P: Platform> Segment<P> {
 
     /// Begins protection anew when its time has come.
     pub(crate) fn rearm(&mut self, now: Instant) {
-        if !self.guard.again_at.is_some_and(|at| at <= now) {
+        if self.guard.again_at.is_none_or(|at| at > now) {
             return;
         }
         self.guard.again_at = None;

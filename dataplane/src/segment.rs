@@ -76,9 +76,9 @@ impl<P: Platform> Segment<P> {
     /// One turn: both ports, the in-band interface, timers, repair. Whether there was anything to do.
     /// `clock` is read once after each burst.
     pub fn turn(&mut self, clock: &impl Fn() -> Instant) -> bool {
-        let mut busy = self.from_lan(clock);
-        busy |= self.from_wan(clock);
-        busy |= self.from_kernel();
+        let mut busy = self.serve_lan(clock);
+        busy |= self.serve_wan(clock);
+        busy |= self.serve_kernel();
         let now = clock();
         busy |= self.guarded(now, |s| s.run_timers(now) | s.send_repair(now));
         self.rearm(now);
@@ -88,7 +88,7 @@ impl<P: Platform> Segment<P> {
     }
 
     /// LAN to WAN: forward the burst, then let the sender function see its sources.
-    fn from_lan(&mut self, clock: &impl Fn() -> Instant) -> bool {
+    fn serve_lan(&mut self, clock: &impl Fn() -> Instant) -> bool {
         let mut burst = core::mem::take(&mut self.burst);
         self.lan.receive(&mut burst);
         let any = !burst.is_empty();
@@ -120,7 +120,7 @@ impl<P: Platform> Segment<P> {
 
     /// WAN to LAN: let the receiver function see the sources of the burst, and send on what it gives
     /// back among everything else in the order of arrival.
-    fn from_wan(&mut self, clock: &impl Fn() -> Instant) -> bool {
+    fn serve_wan(&mut self, clock: &impl Fn() -> Instant) -> bool {
         let mut burst = core::mem::take(&mut self.burst);
         self.wan.receive(&mut burst);
         let any = !burst.is_empty();
@@ -185,7 +185,7 @@ impl<P: Platform> Segment<P> {
         self.settle(now);
     }
 
-    fn from_kernel(&mut self) -> bool {
+    fn serve_kernel(&mut self) -> bool {
         let Some(inband) = &mut self.inband else {
             return false;
         };

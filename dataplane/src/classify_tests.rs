@@ -1,0 +1,395 @@
+//! Single frames and what is decided on them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use super::*;
+use crem_wire::Qpn;
+use crem_wire::frame::{ETHERTYPE_MAC_CONTROL, Tag, Tags, UdpFrame};
+use crem_wire::roce::Opcode;
+
+const OWN: Mac = Mac([2, 0, 0, 0, 0, 0x10]);
+const HOST: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const OTHER: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+fn view(own: &str, vlan: Option<u16>) -> View {
+    View {
+        parse: ParseConfig {
+            crem_port: Some(4801),
+            vxlan_port: None,
+        },
+        served: vec![
+            "10.0.1.0/24".parse().unwrap(),
+            "2001:db8:1::/64".parse().unwrap(),
+        ],
+        own: Some(Station {
+            address: own.parse().unwrap(),
+            mac: OWN,
+            vlan,
+        }),
+        active: true,
+        responses: false,
+        verify_sources: false,
+    }
+}
+
+fn udp(to: Mac, source: &str, destination: &str, tags: Tags, payload: &[u8]) -> Vec<u8> {
+    let headers = UdpFrame {
+        destination_mac: to,
+        source_mac: HOST,
+        tags,
+        source: source.parse().unwrap(),
+        destination: destination.parse().unwrap(),
+        tos: 26 << 2 | 3,
+        ttl: 64,
+        ident: 1,
+        dont_fragment: true,
+        udp_checksum: false,
+    };
+    let mut frame = vec![0; headers.header_len()];
+    frame.extend_from_slice(payload);
+    headers.write(&mut frame).unwrap();
+    frame
+}
+
+fn tags(tcis: &[u16]) -> Tags {
+    let mut tags = Tags::NONE;
+    tcis.iter()
+        .for_each(|tci| assert!(tags.push(Tag::vlan(*tci))));
+    tags
+}
+
+fn roce(opcode: u8, payload: usize) -> Vec<u8> {
+    let bth = Bth {
+        opcode: Opcode(opcode),
+        octet1: 0,
+        pkey: 0xffff,
+        octet4: 0,
+        dest_qp: Qpn::new(9),
+        octet8: 0,
+        psn: Psn::new(77),
+    };
+    let mut octets = vec![0; Bth::LEN + payload];
+    bth.write(&mut octets);
+    octets
+}
+
+fn ethernet(to: Mac, from: Mac, ethertype: u16, rest: &[u8]) -> Vec<u8> {
+    [&to.0[..], &from.0, &ethertype.to_be_bytes(), rest].concat()
+}
+
+fn arp(sender: [u8; 4], target: [u8; 4]) -> Vec<u8> {
+    [
+        &[0, 1, 8, 0, 6, 4, 0, 1][..],
+        &HOST.0,
+        &sender,
+        &[0; 6],
+        &target,
+    ]
+    .concat()
+}
+
+fn icmp(destination: [u8; 4], kind: u8) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 10, 0, 1, 5];
+    packet.extend_from_slice(&destination);
+    packet.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
+    packet
+}
+
+#[test]
+fn sources_are_requests_of_or_for_served_hosts() {
+    let view = view("192.0.2.1", None);
+    let request = roce(0x07, 1024 + 4);
+    let out = udp(
+        OTHER,
+        "10.0.1.5:1",
+        "10.0.2.5:4791",
+        tags(&[5 << 13 | 7]),
+        &request,
+    );
+    let Verdict::Source(source) = view.classify(&out, Side::Lan) else {
+        panic!()
+    };
+    assert_eq!(
+        (source.psn.get(), source.opcode, source.key.qp.get()),
+        (77, 7, 9)
+    );
+    assert_eq!((source.payload_len, source.payload_off), (1040, 46));
+    assert_eq!(
+        (source.mtu_seen, source.read_length, source.ce),
+        (Some(1024), None, true)
+    );
+    assert_eq!((source.dscp, source.pcp), (26, 5));
+    assert_ne!(source.key.namespace, Namespace(0));
+    // The same frame from the WAN is for a host that is not ours.
+    assert_eq!(view.classify(&out, Side::Wan), Verdict::Forward);
+    let back = udp(OTHER, "10.0.2.5:1", "10.0.1.5:4791", Tags::NONE, &request);
+    assert!(matches!(
+        view.classify(&back, Side::Wan),
+        Verdict::Source(_)
+    ));
+    assert_eq!(view.classify(&back, Side::Lan), Verdict::Forward);
+    let v6 = udp(
+        OTHER,
+        "[2001:db8:1::5]:1",
+        "[2001:db8:2::5]:4791",
+        Tags::NONE,
+        &request,
+    );
+    assert!(matches!(view.classify(&v6, Side::Lan), Verdict::Source(_)));
+}
+
+#[test]
+fn what_is_no_source_just_passes() {
+    let mut view = view("192.0.2.1", None);
+    let frame = |opcode, len| {
+        udp(
+            OTHER,
+            "10.0.1.5:1",
+            "10.0.2.5:4791",
+            Tags::NONE,
+            &roce(opcode, len),
+        )
+    };
+    // Acknowledgment, CNP, UD, READ response, and a payload without room for an ICRC.
+    for (opcode, len) in [(0x11, 8), (0x81, 20), (0x64, 40), (0x0d, 40), (0x07, 3)] {
+        assert_eq!(
+            view.classify(&frame(opcode, len), Side::Lan),
+            Verdict::Forward,
+            "{opcode:#x}"
+        );
+    }
+    view.responses = true;
+    assert!(matches!(
+        view.classify(&frame(0x0d, 40), Side::Lan),
+        Verdict::Source(_)
+    ));
+    view.verify_sources = true;
+    assert_eq!(
+        view.classify(&frame(0x07, 40), Side::Lan),
+        Verdict::Unverified
+    );
+    let mut good = frame(0x07, 40);
+    let parsed = parse(&good, &view.parse);
+    assert!(icrc::write_frame(&mut good, &parsed));
+    assert!(matches!(
+        view.classify(&good, Side::Lan),
+        Verdict::Source(_)
+    ));
+    view.active = false;
+    assert_eq!(view.classify(&good, Side::Lan), Verdict::Forward);
+    assert_eq!(view.classify(&[1, 2, 3], Side::Lan), Verdict::Forward);
+}
+
+#[test]
+fn read_requests_tell_their_length() {
+    let view = view("192.0.2.1", None);
+    let mut read = roce(0x0c, Reth::LEN + 4);
+    Reth {
+        virtual_address: 1,
+        rkey: 2,
+        dma_length: 70_000,
+    }
+    .write(&mut read[Bth::LEN..]);
+    let frame = udp(OTHER, "10.0.1.5:1", "10.0.2.5:4791", Tags::NONE, &read);
+    let Verdict::Source(source) = view.classify(&frame, Side::Lan) else {
+        panic!()
+    };
+    assert_eq!(source.read_length, Some(70_000));
+}
+
+#[test]
+fn crem_stops_where_it_is_ours_to_read() {
+    let view = view("192.0.2.1", None);
+    let frame =
+        |to, destination: &str| udp(to, "192.0.2.9:4801", destination, Tags::NONE, &[1; 12]);
+    let ours = view.classify(&frame(OWN, "192.0.2.1:4801"), Side::Wan);
+    let Verdict::Message(datagram) = ours else {
+        panic!("{ours:?}")
+    };
+    assert_eq!(datagram.from, "192.0.2.9:4801".parse().unwrap());
+    assert_eq!(
+        (datagram.to_served, datagram.payload_len, datagram.ce),
+        (false, 12, true)
+    );
+    let served = frame(HOST, "10.0.1.5:4801");
+    let Verdict::Message(datagram) = view.classify(&served, Side::Wan) else {
+        panic!()
+    };
+    assert!(datagram.to_served);
+    assert_eq!(view.classify(&served, Side::Lan), Verdict::Transit);
+    assert_eq!(
+        view.classify(&frame(OTHER, "10.9.9.9:4801"), Side::Wan),
+        Verdict::Transit
+    );
+    // To our address, but on the way through somebody else.
+    assert_eq!(
+        view.classify(&frame(OTHER, "192.0.2.1:4801"), Side::Wan),
+        Verdict::Transit
+    );
+    // Another port of ours is nobody's.
+    let other = udp(OWN, "192.0.2.9:1", "192.0.2.1:53", Tags::NONE, &[1; 12]);
+    assert_eq!(
+        view.classify(&other, Side::Lan),
+        Verdict::Refuse(Refusal::InbandOther)
+    );
+}
+
+#[test]
+fn the_kernel_gets_arp_and_icmp_and_nothing_else() {
+    let view = view("192.0.2.1", None);
+    let verdict = |frame: &[u8]| view.classify(frame, Side::Lan);
+    let own = [192, 0, 2, 1];
+    let ask = arp([192, 0, 2, 7], own);
+    assert_eq!(
+        verdict(&ethernet(Mac::BROADCAST, HOST, 0x0806, &ask)),
+        Verdict::ForwardAndKernel
+    );
+    let elsewhere = arp([192, 0, 2, 7], [192, 0, 2, 8]);
+    assert_eq!(
+        verdict(&ethernet(Mac::BROADCAST, HOST, 0x0806, &elsewhere)),
+        Verdict::Forward
+    );
+    let announce = arp([192, 0, 2, 7], [192, 0, 2, 7]);
+    let announce = ethernet(Mac::BROADCAST, HOST, 0x0806, &announce);
+    assert_eq!(verdict(&announce), Verdict::ForwardAndKernel);
+    assert_eq!(verdict(&ethernet(OWN, HOST, 0x0806, &ask)), Verdict::Kernel);
+    for (kind, expected) in [
+        (8, Verdict::Kernel),
+        (0, Verdict::Kernel),
+        (3, Verdict::Kernel),
+        // Redirect, timestamp.
+        (5, Verdict::Refuse(Refusal::InbandOther)),
+        (13, Verdict::Refuse(Refusal::InbandOther)),
+    ] {
+        assert_eq!(
+            verdict(&ethernet(OWN, HOST, 0x0800, &icmp(own, kind))),
+            expected,
+            "{kind}"
+        );
+    }
+    let routed = ethernet(OWN, HOST, 0x0800, &icmp([192, 0, 2, 99], 8));
+    assert_eq!(verdict(&routed), Verdict::Refuse(Refusal::InbandOther));
+    let mut tcp = ethernet(OWN, HOST, 0x0800, &icmp(own, 8));
+    tcp[23] = 6;
+    assert_eq!(verdict(&tcp), Verdict::Refuse(Refusal::InbandOther));
+    assert!(!may_leave_kernel(&tcp));
+    assert!(may_leave_kernel(&ethernet(OTHER, OWN, 0x0806, &ask)));
+    assert!(may_leave_kernel(&ethernet(
+        OTHER,
+        OWN,
+        0x0800,
+        &icmp([192, 0, 2, 7], 0)
+    )));
+}
+
+#[test]
+fn neighbour_discovery_is_what_arp_is() {
+    let view = view("2001:db8::1", None);
+    let packet = |kind: u8, target: &str| {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 24, 58, 255];
+        packet.extend_from_slice(&[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+        packet.extend_from_slice(&[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 1]);
+        packet.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
+        let target: std::net::Ipv6Addr = target.parse().unwrap();
+        packet.extend_from_slice(&target.octets());
+        packet
+    };
+    let group = Mac([0x33, 0x33, 0xff, 0, 0, 1]);
+    let verdict = |to, kind, target| {
+        view.classify(
+            &ethernet(to, HOST, 0x86dd, &packet(kind, target)),
+            Side::Wan,
+        )
+    };
+    assert_eq!(
+        verdict(group, 135, "2001:db8::1"),
+        Verdict::ForwardAndKernel
+    );
+    assert_eq!(verdict(group, 135, "2001:db8::2"), Verdict::Forward);
+    assert_eq!(
+        verdict(group, 136, "2001:db8::2"),
+        Verdict::ForwardAndKernel
+    );
+    // Router advertisement.
+    assert_eq!(verdict(group, 134, "2001:db8::2"), Verdict::Forward);
+    assert_eq!(
+        verdict(OWN, 134, "2001:db8::2"),
+        Verdict::Refuse(Refusal::InbandOther)
+    );
+    assert_eq!(verdict(OWN, 136, "2001:db8::2"), Verdict::Kernel);
+}
+
+#[test]
+fn our_vlan_is_the_only_one_we_answer_in() {
+    let view = view("192.0.2.1", Some(7));
+    let ask = arp([192, 0, 2, 7], [192, 0, 2, 1]);
+    let tagged = |vid: u16| {
+        let rest = [&vid.to_be_bytes()[..], &[0x08, 0x06], &ask].concat();
+        ethernet(Mac::BROADCAST, HOST, 0x8100, &rest)
+    };
+    assert_eq!(
+        view.classify(&tagged(7), Side::Wan),
+        Verdict::ForwardAndKernel
+    );
+    assert_eq!(view.classify(&tagged(8), Side::Wan), Verdict::Forward);
+    let untagged = ethernet(OWN, HOST, 0x0806, &ask);
+    assert_eq!(
+        view.classify(&untagged, Side::Wan),
+        Verdict::Refuse(Refusal::InbandVlan)
+    );
+    let crem = udp(
+        OWN,
+        "192.0.2.9:4801",
+        "192.0.2.1:4801",
+        tags(&[7]),
+        &[1; 12],
+    );
+    assert!(matches!(
+        view.classify(&crem, Side::Wan),
+        Verdict::Message(_)
+    ));
+}
+
+#[test]
+fn cut_frames_pause_and_our_own_are_refused() {
+    let view = view("192.0.2.1", None);
+    let mut cut = udp(OTHER, "10.0.1.5:1", "10.0.2.5:99", Tags::NONE, &[0; 600]);
+    cut.truncate(500);
+    assert_eq!(
+        view.classify(&cut, Side::Lan),
+        Verdict::Refuse(Refusal::Truncated)
+    );
+    let mut v6 = udp(
+        OTHER,
+        "[2001:db8::5]:1",
+        "[2001:db8::6]:9",
+        tags(&[3, 4]),
+        &[0; 600],
+    );
+    v6.pop();
+    assert_eq!(
+        view.classify(&v6, Side::Lan),
+        Verdict::Refuse(Refusal::Truncated)
+    );
+    // A header that contradicts itself is not cut: it is somebody's, and passes.
+    let mut odd = udp(OTHER, "10.0.1.5:1", "10.0.2.5:99", Tags::NONE, &[0; 60]);
+    odd[14] = 0x41;
+    assert_eq!(view.classify(&odd, Side::Lan), Verdict::Forward);
+    let pause = ethernet(
+        Mac([1, 0x80, 0xc2, 0, 0, 1]),
+        HOST,
+        ETHERTYPE_MAC_CONTROL,
+        &[0; 46],
+    );
+    assert_eq!(
+        view.classify(&pause, Side::Lan),
+        Verdict::Refuse(Refusal::MacControl)
+    );
+    let returned = ethernet(OTHER, OWN, 0x88b5, &[0; 46]);
+    assert_eq!(
+        view.classify(&returned, Side::Wan),
+        Verdict::Refuse(Refusal::OwnSource)
+    );
+    // Spanning tree and link aggregation pass.
+    let lacp = ethernet(Mac([1, 0x80, 0xc2, 0, 0, 2]), HOST, 0x8809, &[0; 46]);
+    assert_eq!(view.classify(&lacp, Side::Lan), Verdict::Forward);
+}

@@ -16,15 +16,62 @@ pub fn coefficient(index: u8, position: u8) -> Option<u8> {
 
 /// x_i of a Repair Index.
 #[inline]
-pub(crate) const fn point(index: u8) -> u8 {
+const fn point(index: u8) -> u8 {
     255 - index
 }
 
-/// C(i, j) for several indices, given by their points, and one position. A pair beyond the pole gets a
-/// value without meaning; callers have checked.
-#[inline]
-pub(crate) fn column(points: &[u8; MAX_ROWS], position: u8) -> Column {
-    points.map(|point| gf::INV[usize::from(point ^ position)])
+/// The columns of the first Repair Indices, which ordinary symbols have, by position.
+static ORDINARY: [Column; 256] = {
+    let mut columns = [[0; MAX_ROWS]; 256];
+    let mut position = 0;
+    while position < 256 {
+        let mut index = 0;
+        while index < MAX_ROWS {
+            columns[position][index] = gf::inverse(point(index as u8) ^ position as u8);
+            index += 1;
+        }
+        position += 1;
+    }
+    columns
+};
+
+/// C(i, j) for a few indices and any position.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns {
+    points: [u8; MAX_ROWS],
+    count: usize,
+    ordinary: bool,
+}
+
+impl Columns {
+    /// For these indices; more than [`MAX_ROWS`] are left out.
+    pub(crate) fn new(indices: impl Iterator<Item = u8>) -> Self {
+        let mut columns = Self {
+            points: [0; MAX_ROWS],
+            count: 0,
+            ordinary: true,
+        };
+        for (place, index) in columns.points.iter_mut().zip(indices) {
+            *place = point(index);
+            columns.ordinary &= usize::from(index) == columns.count;
+            columns.count += 1;
+        }
+        columns
+    }
+
+    /// The factors of `position`, zero beyond the last index or without meaning. So is a pair beyond
+    /// the pole: callers have checked.
+    #[inline]
+    pub(crate) fn of(&self, position: u8) -> Column {
+        if self.ordinary {
+            return ORDINARY[usize::from(position)];
+        }
+        let mut column = [0; MAX_ROWS];
+        for (factor, point) in column.iter_mut().zip(self.points).take(self.count) {
+            *factor = gf::INV[usize::from(point ^ position)];
+        }
+        column
+    }
 }
 
 /// The inverse of the square matrix C(i, j) over `indices` (rows) and `positions` (columns), in closed

@@ -1,7 +1,7 @@
 //! From sources as callers hold them to calls of the kernels: gathers groups, deals with unequal
 //! lengths and with payloads in pieces, keeps the rows in the cache, and passes on what to prefetch.
 
-use crate::arch::{Bank, Column, Kernels, MAX_ROWS, MAX_SOURCES};
+use crate::arch::{Bank, Column, Kernels, MAX_ROWS};
 use crate::encode::PREFIX;
 use crate::gf;
 use crate::payload::Payload;
@@ -27,9 +27,6 @@ pub(crate) fn combine<'s>(
     ahead: Option<impl Iterator<Item = &'s [u8]> + Clone>,
 ) -> [[u8; PREFIX]; MAX_ROWS] {
     let mut lengths = Lengths::default();
-    for (payload, column) in sources.clone() {
-        lengths.add(payload.len(), &column);
-    }
     let len = rows.iter().map(|row| row.len()).min().unwrap_or(0);
     let windows = (len * rows.len()).div_ceil(WINDOW).max(1);
     let step = len.div_ceil(windows).next_multiple_of(64);
@@ -45,6 +42,9 @@ pub(crate) fn combine<'s>(
             ahead.skip(distance(pass.size, octets.min(to).saturating_sub(from)))
         });
         for (payload, column) in sources.clone() {
+            if from == 0 {
+                lengths.add(payload.len(), column);
+            }
             pass.add(&payload, column, &mut following);
         }
         pass.finish(&mut following);
@@ -71,10 +71,10 @@ struct Pass<'r, 's> {
     count: usize,
     shortest: usize,
     longest: usize,
-    ends: [usize; MAX_SOURCES],
 }
 
 impl<'r, 's> Pass<'r, 's> {
+    #[inline]
     fn new(
         kernels: &Kernels,
         rows: &'r mut [&mut [u8]],
@@ -91,7 +91,6 @@ impl<'r, 's> Pass<'r, 's> {
             count: 0,
             shortest: usize::MAX,
             longest: 0,
-            ends: [0; MAX_SOURCES],
         }
     }
 
@@ -105,7 +104,6 @@ impl<'r, 's> Pass<'r, 's> {
         match *payload {
             Payload::Whole(octets) => {
                 self.bank.put(self.count, octets, 0, column);
-                self.ends[self.count] = octets.len();
                 self.shortest = self.shortest.min(octets.len());
                 self.longest = self.longest.max(octets.len());
                 self.count += 1;
@@ -162,16 +160,17 @@ impl<'r, 's> Pass<'r, 's> {
         while from < self.to {
             let mut kept = 0;
             for at in 0..count {
-                if self.ends[at] > from {
+                if self.bank.end(at) > from {
                     self.bank.shift(at, kept);
-                    self.ends[kept] = self.ends[at];
                     kept += 1;
                 }
             }
             if kept == 0 {
                 return;
             }
-            let reach = self.ends[..kept].iter().copied().fold(self.to, usize::min);
+            let reach = (0..kept)
+                .map(|at| self.bank.end(at))
+                .fold(self.to, usize::min);
             self.bank.run(kept, from, reach, false, false);
             (from, count) = (reach, kept);
         }
@@ -198,33 +197,29 @@ impl<'r, 's> Pass<'r, 's> {
 #[derive(Default)]
 struct Lengths {
     length: usize,
-    factors: Column,
+    /// A column as one number, since adding columns is exclusive-or.
+    factors: u64,
     sums: [[u8; PREFIX]; MAX_ROWS],
 }
 
 impl Lengths {
     /// Adds a source of `length` octets with its factor for each row.
     #[inline]
-    fn add(&mut self, length: usize, column: &Column) {
+    fn add(&mut self, length: usize, column: Column) {
         if length != self.length {
             self.multiply();
             self.length = length;
         }
-        self.factors
-            .iter_mut()
-            .zip(column)
-            .for_each(|(sum, factor)| *sum ^= factor);
+        self.factors ^= u64::from_ne_bytes(column);
     }
 
     fn multiply(&mut self) {
         let [high, low] = (self.length as u16).to_be_bytes();
-        for (sum, factor) in self.sums.iter_mut().zip(&mut self.factors) {
-            if *factor != 0 {
-                sum[0] ^= gf::mul(*factor, high);
-                sum[1] ^= gf::mul(*factor, low);
-                *factor = 0;
-            }
+        for (sum, factor) in self.sums.iter_mut().zip(self.factors.to_ne_bytes()) {
+            sum[0] ^= gf::mul(factor, high);
+            sum[1] ^= gf::mul(factor, low);
         }
+        self.factors = 0;
     }
 
     /// The sums by row.

@@ -160,12 +160,11 @@ impl Engine {
         first: bool,
         ahead: Option<Following<'s, '_, '_>>,
     ) {
-        let mut points = [0; MAX_ROWS];
+        let columns = cauchy::Columns::new(rows.iter().map(|row| row.index));
         let mut bodies: [&mut [u8]; MAX_ROWS] = Default::default();
         let mut prefixes = [const { None }; MAX_ROWS];
         let count = rows.len().min(MAX_ROWS);
         for (n, row) in rows.iter_mut().enumerate().take(MAX_ROWS) {
-            points[n] = cauchy::point(row.index);
             if let Some((prefix, body)) = row.symbol.split_first_chunk_mut::<PREFIX>() {
                 prefixes[n] = Some(prefix);
                 bodies[n] = body;
@@ -178,7 +177,7 @@ impl Engine {
         } else {
             let sources = sources
                 .iter()
-                .map(|source| (source.payload, cauchy::column(&points, source.position)));
+                .map(|source| (source.payload, columns.of(source.position)));
             combine(&self.kernels, bodies, first, sources, ahead)
         };
         for (prefix, sum) in prefixes.into_iter().flatten().zip(sums) {

@@ -71,14 +71,22 @@ const fn log_table() -> [u8; 256] {
 }
 
 const fn inv_table() -> [u8; 256] {
-    let (exp, log) = (exp_table(), log_table());
     let mut table = [0; 256];
-    let mut a = 1;
+    let mut a = 0;
     while a < 256 {
-        table[a] = exp[255 - log[a] as usize];
+        table[a] = inverse(a as u8);
         a += 1;
     }
     table
+}
+
+/// The inverse from the definition of the tables, for building others; of zero it is zero.
+pub(crate) const fn inverse(a: u8) -> u8 {
+    if a == 0 {
+        return 0;
+    }
+    let (exp, log) = (const { &exp_table() }, const { &log_table() });
+    exp[255 - log[a as usize] as usize]
 }
 
 const fn mul_table() -> [[u8; 256]; 256] {

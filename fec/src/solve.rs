@@ -132,7 +132,7 @@ fn alike(a: &Symbol<'_>, b: &Symbol<'_>) -> bool {
 struct Batch<'b> {
     scheme: Scheme,
     set: PositionSet,
-    points: [u8; MAX_ROWS],
+    indices: [u8; MAX_ROWS],
     bodies: [&'b mut [u8]; MAX_ROWS],
     prefixes: [Option<&'b mut [u8; PREFIX]>; MAX_ROWS],
     count: usize,
@@ -143,7 +143,7 @@ impl<'b> Batch<'b> {
         let mut batch = Self {
             scheme: symbol.equation.scheme,
             set: symbol.equation.set,
-            points: [0; MAX_ROWS],
+            indices: [0; MAX_ROWS],
             bodies: Default::default(),
             prefixes: Default::default(),
             count: 0,
@@ -154,7 +154,7 @@ impl<'b> Batch<'b> {
 
     fn push(&mut self, symbol: &Symbol<'_>, (prefix, body): (&'b mut [u8; PREFIX], &'b mut [u8])) {
         copy_symbol(&symbol.octets, prefix, body);
-        self.points[self.count] = cauchy::point(symbol.equation.index);
+        self.indices[self.count] = symbol.equation.index;
         self.prefixes[self.count] = Some(prefix);
         self.bodies[self.count] = body;
         self.count += 1;
@@ -173,8 +173,8 @@ impl<'b> Batch<'b> {
             // A source copy depends on nothing else.
             Scheme::Copy => return,
             Scheme::Cauchy => {
-                let column = |source: &Source<'_>| cauchy::column(&self.points, source.position);
-                let sources = named.map(|source| (source.payload, column(source)));
+                let columns = cauchy::Columns::new(self.indices[..self.count].iter().copied());
+                let sources = named.map(|source| (source.payload, columns.of(source.position)));
                 combine(&engine.kernels, bodies, false, sources, ahead)
             }
             Scheme::Xor => {

@@ -21,6 +21,7 @@ pub(crate) struct Bank<'r, 's> {
 
 impl<'r, 's> Bank<'r, 's> {
     /// A bank over these rows; more than [`super::MAX_ROWS`] are left out.
+    #[inline]
     pub(crate) fn new(kernels: &Kernels, rows: impl Iterator<Item = &'r mut [u8]>) -> Self {
         let mut bank = Self {
             table: kernels.table,
@@ -56,6 +57,12 @@ impl<'r, 's> Bank<'r, 's> {
             self.call.columns[place] = column;
             self.ends[place] = offset.saturating_add(octets.len());
         }
+    }
+
+    /// The position in the rows behind the last octet of the source at `place`.
+    #[inline]
+    pub(crate) fn end(&self, place: usize) -> usize {
+        self.ends.get(place).copied().unwrap_or(0)
     }
 
     /// Moves the source at `from` to `to`, which is lower.

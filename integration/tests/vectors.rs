@@ -9,7 +9,17 @@ use crem_integration::vectors::run_directory;
 use serde_json::{Value, json};
 
 /// Kinds whose every case has a product function.
-const COMPLETE: &[&str] = &["coding", "ecn", "frames", "icrc", "messages", "plan"];
+const COMPLETE: &[&str] = &[
+    "coding",
+    "collector",
+    "ecn",
+    "frames",
+    "icrc",
+    "ipfix",
+    "messages",
+    "plan",
+    "seq_traces",
+];
 
 fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/vectors")

@@ -26,13 +26,23 @@ type Switch = Box<dyn Fn(bool)>;
 fn every_fault_is_seen() {
     assert_eq!(failed(&run()), [""; 0]);
     let wire = |fault| move |on| crem_wire::mutate::set(if on { Some(fault) } else { None });
-    let faults: [(&str, Switch); 6] = [
+    let ipfix = |fault| move |on| crem_ipfix::mutate::set(if on { Some(fault) } else { None });
+    let faults: [(&str, Switch); 9] = [
         ("coding", Box::new(crem_fec::mutate::set)),
         ("plan", Box::new(crem_core::mutate::set)),
         ("messages", Box::new(wire(Fault::Message))),
         ("frames", Box::new(wire(Fault::Frame))),
         ("icrc", Box::new(wire(Fault::Icrc))),
         ("ecn", Box::new(wire(Fault::Ecn))),
+        ("seq_traces", Box::new(crem_meter::mutate::set)),
+        (
+            "ipfix",
+            Box::new(ipfix(crem_ipfix::mutate::Fault::FieldLength)),
+        ),
+        (
+            "collector",
+            Box::new(ipfix(crem_ipfix::mutate::Fault::ReportGap)),
+        ),
     ];
     for (file, switch) in faults {
         switch(true);

@@ -227,7 +227,14 @@ impl FlowCache {
     }
 
     fn insert(&mut self, now: Utc, key: FlowKey, words: [u64; 6], sink: &mut impl Sink) -> u32 {
-        let flow = Flow { words, key, start: now, end: now, packets: 0, octets: 0 };
+        let flow = Flow {
+            words,
+            key,
+            start: now,
+            end: now,
+            packets: 0,
+            octets: 0,
+        };
         if self.index.len() >= self.config.flows as usize {
             self.evict(sink);
         }
@@ -368,14 +375,25 @@ fn words_of(key: &FlowKey) -> [u64; 6] {
             [0, u64::from(source.to_bits())],
             [0, u64::from(destination.to_bits())],
         ),
-        (source, destination) => (1, crate::prefix::halves(source), crate::prefix::halves(destination)),
+        (source, destination) => (
+            1,
+            crate::prefix::halves(source),
+            crate::prefix::halves(destination),
+        ),
     };
     let opcode = key.opcode.map_or(0, |opcode| 1 << 8 | u64::from(opcode));
     let ports = u64::from(key.source_port) << 48
         | u64::from(key.destination_port) << 32
         | u64::from(key.pkey) << 16
         | family;
-    [s0, s1, d0, d1, ports, u64::from(key.qp.get()) << 16 | opcode]
+    [
+        s0,
+        s1,
+        d0,
+        d1,
+        ports,
+        u64::from(key.qp.get()) << 16 | opcode,
+    ]
 }
 
 #[cfg(test)]

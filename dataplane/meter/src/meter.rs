@@ -30,7 +30,11 @@ impl PointConfig {
     /// Octets of memory that its meters take in each worker.
     pub fn memory(&self) -> u64 {
         self.flows.map_or(0, |flows| flows.memory())
-            + self.sequences.iter().map(|(config, _)| config.memory()).sum::<u64>()
+            + self
+                .sequences
+                .iter()
+                .map(|(config, _)| config.memory())
+                .sum::<u64>()
     }
 }
 
@@ -60,7 +64,10 @@ impl core::fmt::Display for MeterError {
             Self::Selection(place, error) => write!(f, "{}: {error}", place.name()),
             Self::Provision(place, error) => write!(f, "{}: {error}", place.name()),
             Self::Memory(needed, allowed) => {
-                write!(f, "metering needs {needed} octets of memory, {allowed} are allowed")
+                write!(
+                    f,
+                    "metering needs {needed} octets of memory, {allowed} are allowed"
+                )
             }
         }
     }
@@ -115,14 +122,22 @@ impl Meter {
         if needed > allowed {
             return Err(MeterError::Memory(needed, allowed));
         }
-        let mut meter = Self { scopes, points: Default::default() };
+        let mut meter = Self {
+            scopes,
+            points: Default::default(),
+        };
         for config in points {
             let point = Point::new(config.place, config.base, worker)
                 .ok_or(MeterError::PointId(config.base))?;
             if meter.points[config.place.index()].is_some() {
                 return Err(MeterError::Place(config.place));
             }
-            if meter.points.iter().flatten().any(|other| other.point.id == point.id) {
+            if meter
+                .points
+                .iter()
+                .flatten()
+                .any(|other| other.point.id == point.id)
+            {
                 return Err(MeterError::PointId(config.base));
             }
             meter.points[config.place.index()] = Some(Meters::new(point, config)?);
@@ -185,7 +200,11 @@ impl Meter {
     /// When [`Meter::poll`] has something to do.
     pub fn next_timeout(&self) -> Option<Utc> {
         let of = |meters: &Meters| {
-            let sequences = meters.sequences.iter().filter_map(Observer::next_timeout).min();
+            let sequences = meters
+                .sequences
+                .iter()
+                .filter_map(Observer::next_timeout)
+                .min();
             let flows = meters.flows.as_ref().and_then(FlowCache::next_timeout);
             [sequences, flows].into_iter().flatten().min()
         };
@@ -223,7 +242,10 @@ impl Meter {
 
     /// The sequence observers for one collector at every place, by its number in the configuration.
     pub fn collector(&mut self, number: usize) -> impl Iterator<Item = &mut Observer> {
-        self.points.iter_mut().flatten().filter_map(move |meters| meters.sequences.get_mut(number))
+        self.points
+            .iter_mut()
+            .flatten()
+            .filter_map(move |meters| meters.sequences.get_mut(number))
     }
 
     /// The packet observer of a place.
@@ -243,14 +265,19 @@ impl Meter {
 
     /// What the meters of a place were shown.
     pub fn counters(&self, place: Place) -> Option<&MeterCounters> {
-        self.points[place.index()].as_ref().map(|meters| &meters.counters)
+        self.points[place.index()]
+            .as_ref()
+            .map(|meters| &meters.counters)
     }
 }
 
 impl Meters {
     fn new(point: Point, config: &PointConfig) -> Result<Self, MeterError> {
         let place = point.place;
-        let packets = config.packets.as_ref().map(|config| PacketObserver::new(point, config));
+        let packets = config
+            .packets
+            .as_ref()
+            .map(|config| PacketObserver::new(point, config));
         let sequences = config
             .sequences
             .iter()
@@ -258,7 +285,9 @@ impl Meters {
             .collect::<Result<_, _>>();
         Ok(Self {
             point,
-            packets: packets.transpose().map_err(|error| MeterError::Selection(place, error))?,
+            packets: packets
+                .transpose()
+                .map_err(|error| MeterError::Selection(place, error))?,
             flows: config.flows.map(|config| FlowCache::new(point, config)),
             sequences: sequences.map_err(|error| MeterError::Provision(place, error))?,
             counters: MeterCounters::default(),

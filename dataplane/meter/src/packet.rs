@@ -102,7 +102,8 @@ impl PacketObserver {
     /// The Selection Sequence and what it has seen, at this point in time; `None` if every packet is
     /// taken.
     pub fn selection(&self) -> Option<(u64, SelectionStats)> {
-        self.selection.map(|sequence| (sequence, self.selector.stats()))
+        self.selection
+            .map(|sequence| (sequence, self.selector.stats()))
     }
 
     /// What happened so far.

@@ -80,6 +80,9 @@ pub struct Point {
 impl Point {
     /// The point of a worker; `None` if the identifier would pass 2^64 - 1.
     pub fn new(place: Place, base: u64, worker: u16) -> Option<Self> {
-        Some(Self { place, id: base.checked_add(u64::from(worker))? })
+        Some(Self {
+            place,
+            id: base.checked_add(u64::from(worker))?,
+        })
     }
 }

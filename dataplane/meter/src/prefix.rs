@@ -31,13 +31,23 @@ impl Prefix {
             IpAddr::V4(_) => IpAddr::from(((bits >> 96) as u32).to_be_bytes()),
             IpAddr::V6(_) => IpAddr::from(bits.to_be_bytes()),
         };
-        Some(Self { address, len, bits, mask })
+        Some(Self {
+            address,
+            len,
+            bits,
+            mask,
+        })
     }
 
     /// The prefix that holds one address.
     pub fn host(address: IpAddr) -> Self {
         let (bits, size) = bits(address);
-        Self { address, len: size, bits, mask: u128::MAX << (128 - u32::from(size)) }
+        Self {
+            address,
+            len: size,
+            bits,
+            mask: u128::MAX << (128 - u32::from(size)),
+        }
     }
 
     /// Whether the address is in it.
@@ -168,12 +178,24 @@ mod tests {
         let all: Prefix = "0.0.0.0/0".parse().unwrap();
         assert!(all.contains("255.255.255.255".parse().unwrap()));
         assert!(!all.contains("::".parse().unwrap()));
-        assert!(!"::/0".parse::<Prefix>().unwrap().contains("0.0.0.0".parse().unwrap()));
+        assert!(
+            !"::/0"
+                .parse::<Prefix>()
+                .unwrap()
+                .contains("0.0.0.0".parse().unwrap())
+        );
     }
 
     #[test]
     fn other_texts_are_none() {
-        for text in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/-1", "10.0.0.0/"] {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0/8",
+            "10.0.0.0/-1",
+            "10.0.0.0/",
+        ] {
             assert_eq!(text.parse::<Prefix>(), Err(NotAPrefix), "{text}");
         }
     }

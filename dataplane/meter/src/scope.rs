@@ -50,7 +50,10 @@ impl Observation {
     /// all the same. `false` for opcodes whose layout is not known.
     pub fn is_malformed(&self) -> bool {
         self.bth.opcode.ext().is_some()
-            && self.bth.payload_len(usize::from(self.payload_octets)).is_none()
+            && self
+                .bth
+                .payload_len(usize::from(self.payload_octets))
+                .is_none()
     }
 }
 
@@ -134,11 +137,9 @@ pub fn suspect(frame: &[u8], parsed: &Parsed) -> Option<Suspect> {
         return None;
     };
     match reason {
-        Reason::Short
-        | Reason::MacControl
-        | Reason::NotIp
-        | Reason::NotRoce
-        | Reason::Vxlan => None,
+        Reason::Short | Reason::MacControl | Reason::NotIp | Reason::NotRoce | Reason::Vxlan => {
+            None
+        }
         // With an IP header it is another protocol; without, the extension chain was too long to follow.
         Reason::NotUdp if parsed.ip.is_some() => None,
         Reason::UdpLength | Reason::BthShort | Reason::BthVersion => {
@@ -165,8 +166,7 @@ fn suspect_v4(packet: &[u8]) -> Option<Suspect> {
         return Some(Suspect::Any);
     };
     let octets = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
-    (header[9] == PROTOCOL_UDP)
-        .then(|| Suspect::Pair(octets(12).into(), octets(16).into()))
+    (header[9] == PROTOCOL_UDP).then(|| Suspect::Pair(octets(12).into(), octets(16).into()))
 }
 
 fn suspect_v6(packet: &[u8]) -> Option<Suspect> {

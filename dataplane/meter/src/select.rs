@@ -102,7 +102,12 @@ pub(crate) struct Selector {
 
 impl Selector {
     pub(crate) fn new(selection: Selection, seed: u64) -> Self {
-        Self { selection, phase: 0, random: Random::new(seed), stats: SelectionStats::default() }
+        Self {
+            selection,
+            phase: 0,
+            random: Random::new(seed),
+            stats: SelectionStats::default(),
+        }
     }
 
     /// Whether the packet with this IP payload is selected.
@@ -122,7 +127,13 @@ impl Selector {
                 // 53 bits, all that a number in 0 ..= 1 can tell apart.
                 ((self.random.next() >> 11) as f64) < p * (1u64 << 53) as f64
             }
-            Selection::Hash { offset, size, initial, from, to } => {
+            Selection::Hash {
+                offset,
+                size,
+                initial,
+                from,
+                to,
+            } => {
                 let rest = ip_payload.get(usize::from(offset)..).unwrap_or_default();
                 let hash = bob(&rest[..rest.len().min(usize::from(size))], initial);
                 (from..=to).contains(&hash)
@@ -154,7 +165,12 @@ impl RateLimit {
     pub(crate) fn new(per_second: Option<u64>) -> Self {
         let cost = per_second.map_or(0, |rate| 1_000_000_000u64.div_ceil(rate.max(1)));
         let burst = cost.max(100_000_000);
-        Self { cost, burst, credit: burst, last: Utc(0) }
+        Self {
+            cost,
+            burst,
+            credit: burst,
+            last: Utc(0),
+        }
     }
 
     /// Whether a record may be made now.
@@ -184,7 +200,9 @@ mod tests {
 
     fn chosen(selection: Selection, packets: u32) -> Vec<u32> {
         let mut selector = Selector::new(selection, 1);
-        let chosen: Vec<u32> = (0..packets).filter(|n| selector.select(&n.to_be_bytes())).collect();
+        let chosen: Vec<u32> = (0..packets)
+            .filter(|n| selector.select(&n.to_be_bytes()))
+            .collect();
         let stats = selector.stats();
         assert_eq!(stats.observed, u64::from(packets));
         assert_eq!(stats.selected, chosen.len() as u64);
@@ -193,10 +211,31 @@ mod tests {
 
     #[test]
     fn one_in_four() {
-        let selection = Selection::Count { interval: 1, space: 3 };
+        let selection = Selection::Count {
+            interval: 1,
+            space: 3,
+        };
         assert_eq!(chosen(selection, 12), [0, 4, 8]);
-        assert_eq!(chosen(Selection::Count { interval: 2, space: 1 }, 6), [0, 1, 3, 4]);
-        assert_eq!(chosen(Selection::Count { interval: 1, space: 0 }, 3), [0, 1, 2]);
+        assert_eq!(
+            chosen(
+                Selection::Count {
+                    interval: 2,
+                    space: 1
+                },
+                6
+            ),
+            [0, 1, 3, 4]
+        );
+        assert_eq!(
+            chosen(
+                Selection::Count {
+                    interval: 1,
+                    space: 0
+                },
+                3
+            ),
+            [0, 1, 2]
+        );
     }
 
     #[test]
@@ -208,26 +247,51 @@ mod tests {
 
     #[test]
     fn a_hash_selects_by_content() {
-        let selection = Selection::Hash { offset: 0, size: 4, initial: 7, from: 0, to: u32::MAX / 8 };
+        let selection = Selection::Hash {
+            offset: 0,
+            size: 4,
+            initial: 7,
+            from: 0,
+            to: u32::MAX / 8,
+        };
         let first = chosen(selection, 8000);
         assert!((800..=1200).contains(&first.len()), "{}", first.len());
         assert_eq!(first, chosen(selection, 8000));
         // Behind the end of the packet there is nothing to hash: all the same.
-        let behind = Selection::Hash { offset: 9, size: 4, initial: 0, from: 0, to: u32::MAX };
+        let behind = Selection::Hash {
+            offset: 9,
+            size: 4,
+            initial: 0,
+            from: 0,
+            to: u32::MAX,
+        };
         assert_eq!(chosen(behind, 10).len(), 10);
     }
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
         assert_eq!(
-            Selection::Count { interval: 0, space: 1 }.check(),
+            Selection::Count {
+                interval: 0,
+                space: 1
+            }
+            .check(),
             Err(SelectionError::Interval)
         );
         for p in [0.0, -0.5, 1.5] {
-            assert_eq!(Selection::Probability(p).check(), Err(SelectionError::Probability(p)));
+            assert_eq!(
+                Selection::Probability(p).check(),
+                Err(SelectionError::Probability(p))
+            );
         }
         assert!(Selection::Probability(f64::NAN).check().is_err());
-        let hash = |size, from, to| Selection::Hash { offset: 0, size, initial: 0, from, to };
+        let hash = |size, from, to| Selection::Hash {
+            offset: 0,
+            size,
+            initial: 0,
+            from,
+            to,
+        };
         assert_eq!(hash(0, 0, 1).check(), Err(SelectionError::Hash));
         assert_eq!(hash(4, 2, 1).check(), Err(SelectionError::Hash));
         assert_eq!(hash(4, 1, 1).check(), Ok(()));
@@ -238,7 +302,9 @@ mod tests {
     fn the_rate_is_kept() {
         let mut limit = RateLimit::new(Some(1000));
         let start = 1_700_000_000_000_000_000u64;
-        let taken = (0..2_000_000u64).filter(|us| limit.take(Utc(start + us * 1000))).count();
+        let taken = (0..2_000_000u64)
+            .filter(|us| limit.take(Utc(start + us * 1000)))
+            .count();
         // Two seconds, and the burst of a tenth of a second.
         assert!((2090..=2101).contains(&taken), "{taken}");
         let mut none = RateLimit::new(None);

@@ -34,7 +34,11 @@ struct Link {
 impl Wheel {
     /// No deadline; slots are `0 .. slots`. A deadline fires at most `tick_nanos` after its time.
     pub(crate) fn new(slots: u32, tick_nanos: u64) -> Self {
-        let link = Link { next: NONE, previous: NONE, place: ABSENT };
+        let link = Link {
+            next: NONE,
+            previous: NONE,
+            place: ABSENT,
+        };
         Self {
             tick: tick_nanos.max(1),
             current: 0,
@@ -60,7 +64,11 @@ impl Wheel {
         let Some(link) = self.links.get_mut(slot as usize) else {
             return;
         };
-        *link = Link { next: head, previous: NONE, place: place as u16 };
+        *link = Link {
+            next: head,
+            previous: NONE,
+            place: place as u16,
+        };
         if let Some(next) = self.links.get_mut(head as usize) {
             next.previous = slot;
         }
@@ -73,7 +81,11 @@ impl Wheel {
         let Some(link) = self.links.get_mut(slot as usize) else {
             return;
         };
-        let Link { next, previous, place } = *link;
+        let Link {
+            next,
+            previous,
+            place,
+        } = *link;
         if place == ABSENT {
             return;
         }

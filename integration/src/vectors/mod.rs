@@ -3,11 +3,14 @@
 
 mod case;
 mod coding;
+mod collector;
 mod ecn;
 mod frames;
 mod icrc;
+mod ipfix;
 mod messages;
 mod plan;
+mod seq_traces;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -149,11 +152,14 @@ fn run_document(kind: &str, document: &Value) -> Tally {
     let mut tally = Tally::default();
     let covered: &[&str] = match kind {
         "coding" => coding::run(document, &mut tally),
+        "collector" => collector::run(document, &mut tally),
         "ecn" => ecn::run(document, &mut tally),
         "frames" => frames::run(document, &mut tally),
         "icrc" => icrc::run(document, &mut tally),
+        "ipfix" => ipfix::run(document, &mut tally),
         "messages" => messages::run(document, &mut tally),
         "plan" => plan::run(document, &mut tally),
+        "seq_traces" => seq_traces::run(document, &mut tally),
         _ => &[],
     };
     for (key, value) in document.as_object().into_iter().flatten() {

@@ -82,7 +82,9 @@ impl Observer {
             last: ([u64::MAX; 6], NO_SLOT),
             contexts: Vec::with_capacity(config.contexts as usize),
             free_contexts: Vec::with_capacity(config.contexts as usize),
-            epochs: (0..config.epochs).map(|_| Epoch::new(config.window)).collect(),
+            epochs: (0..config.epochs)
+                .map(|_| Epoch::new(config.window))
+                .collect(),
             free_epochs: (0..config.epochs).rev().collect(),
             owners: alloc::vec![NO_SLOT; config.epochs as usize],
             hand: 0,
@@ -163,13 +165,11 @@ impl Observer {
         Some(slot)
     }
 
-    fn admit(
-        &mut self,
-        key: &ConnectionKey,
-        words: [u64; 6],
-        sink: &mut impl Sink,
-    ) -> Option<u32> {
-        let provision = self.provisions.iter().position(|provision| provision.covers(key))?;
+    fn admit(&mut self, key: &ConnectionKey, words: [u64; 6], sink: &mut impl Sink) -> Option<u32> {
+        let provision = self
+            .provisions
+            .iter()
+            .position(|provision| provision.covers(key))?;
         let slot = match self.free_contexts.pop() {
             Some(slot) => slot,
             None if self.contexts.len() < self.config.contexts as usize => {
@@ -320,7 +320,11 @@ impl Observer {
             .provisions
             .get(usize::from(context.provision))
             .is_some_and(|provision| provision.generation.is_some());
-        let generation = if verified { Flags::NONE } else { Flags::GENERATION_UNVERIFIED };
+        let generation = if verified {
+            Flags::NONE
+        } else {
+            Flags::GENERATION_UNVERIFIED
+        };
         let record = SequenceRecord {
             point: self.point.id,
             session: context.session,

@@ -102,7 +102,9 @@ impl fmt::Display for ProvisionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Window(w) => write!(f, "window of {w} positions: expected 1 to 4194304"),
-            Self::Operations => f.write_str("not stated that only SEND and WRITE requests are used"),
+            Self::Operations => {
+                f.write_str("not stated that only SEND and WRITE requests are used")
+            }
             Self::Coverage => {
                 f.write_str("not stated that all paths are seen and the key names one connection")
             }

@@ -191,4 +191,3 @@ impl Observer {
             .map(|context| &context.key)
     }
 }
-

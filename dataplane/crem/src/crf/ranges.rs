@@ -141,7 +141,7 @@ impl<B: Clone> Track<B> {
             g.request = Some(id);
             g.due = Some(cx.now + wait);
         });
-        if self.is_hopeless(cx.now) {
+        if self.is_hopeless(gap.seen, cx.now) {
             for n in 0..gap.count {
                 self.settle(gap.start.add(n as i32), cx);
             }

@@ -1,8 +1,8 @@
 //! Recovery over time: when a block is decodable or incomplete, what is asked for and when, and when it
 //! is given up (CREM, Receiver Operation, Coded Retransmission, Fallback).
 
-use crem_wire::crem::{BlockRequest, Message};
 use crem_wire::Bitmap;
+use crem_wire::crem::{BlockRequest, Message};
 
 use super::gaps::{Gap, earliest};
 use super::phase::{Act, Event, Phase};
@@ -324,11 +324,12 @@ impl<B: Clone> Track<B> {
             .touch(cx.now, description.start, description.end());
         cx.shared.counters.requests_block += 1;
         self.sent_request(message, fallback, cx);
-        let hopeless = self.is_hopeless(cx.now);
         for position in lost.iter() {
-            self.count_lost(description.psn(position));
-            if hopeless {
-                self.settle(description.psn(position), cx);
+            let psn = description.psn(position);
+            self.count_lost(psn);
+            let seen = self.window.as_ref().and_then(|w| w.at(psn));
+            if seen.is_some_and(|seen| self.is_hopeless(seen, cx.now)) {
+                self.settle(psn, cx);
             }
         }
     }

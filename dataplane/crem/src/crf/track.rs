@@ -325,11 +325,10 @@ impl<B: Clone> Track<B> {
         Some(oldest + self.times.hold.unwrap_or(Duration::ZERO))
     }
 
-    /// Whether a request that leaves now cannot help what is held in time.
-    pub(crate) fn is_hopeless(&mut self, now: Instant) -> bool {
-        let since = self.hold.oldest().unwrap_or(now);
+    /// Whether a request that leaves now comes too late for frames held since `seen`.
+    pub(crate) fn is_hopeless(&self, seen: Instant, now: Instant) -> bool {
         let hold = self.times.hold.unwrap_or(Duration::ZERO);
-        since + hold < now + self.times.srtt
+        seen + hold < now + self.times.srtt
     }
 
     /// Counts a missing position as lost, once.

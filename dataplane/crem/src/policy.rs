@@ -1,6 +1,8 @@
 //! Redundancy policy: how many symbols a block gets for an estimated loss rate, and the estimate
 //! itself. Pure arithmetic; when it is applied, and what caps it, is decided in `csf`.
 
+use crate::time::{Duration, Instant};
+
 /// Loss rate as an exponentially weighted moving average over reports, weight 1/8 (AMB-EWMA).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LossEstimate(f64);
@@ -11,11 +13,11 @@ impl LossEstimate {
         Self((f64::from(ppm) / 1e6).min(1.0))
     }
 
-    /// Takes one report: of `expected` sources `received` arrived. Without expected ones it says
+    /// Takes one interval: of `expected` sources `received` arrived. Without expected ones it says
     /// nothing (AMB-PFORM).
-    pub fn step(&mut self, expected: u32, received: u32) {
+    pub fn step(&mut self, expected: u64, received: u64) {
         if expected > 0 {
-            let loss = f64::from(expected.saturating_sub(received)) / f64::from(expected);
+            let loss = expected.saturating_sub(received) as f64 / expected as f64;
             self.0 += (loss - self.0) / 8.0;
         }
     }
@@ -24,6 +26,59 @@ impl LossEstimate {
     pub fn rate(&self) -> f64 {
         self.0
     }
+}
+
+/// Positions that one step of a path estimate is made of, at least.
+const PATH_STEP: u64 = 1_000;
+
+/// Loss rate of a path, pooled over all flows to one peer: one step per SRTT and at least 1,000
+/// positions, since a single flow sees too few packets (AMB-EWMA).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PathEstimate {
+    loss: LossEstimate,
+    expected: u64,
+    received: u64,
+    since: Instant,
+}
+
+impl PathEstimate {
+    /// An estimate that starts at `ppm` packets per million.
+    pub fn new(ppm: u32) -> Self {
+        Self {
+            loss: LossEstimate::new(ppm),
+            expected: 0,
+            received: 0,
+            since: Instant(0),
+        }
+    }
+
+    /// Takes a report of one of the flows.
+    pub fn report(&mut self, now: Instant, srtt: Duration, expected: u32, received: u32) {
+        if self.expected == 0 {
+            self.since = now;
+        }
+        self.expected += u64::from(expected);
+        self.received += u64::from(received.min(expected));
+        if self.expected >= PATH_STEP && now.since(self.since) >= srtt {
+            self.loss.step(self.expected, self.received);
+            (self.expected, self.received) = (0, 0);
+        }
+    }
+
+    /// The loss rate, 0 ..= 1.
+    pub fn rate(&self) -> f64 {
+        self.loss.rate()
+    }
+}
+
+/// The m to go to from `current`: up to [`choose_m`] at once, down only as far as a loss rate a quarter
+/// above the estimate would allow too, so that noise of the estimate does not change it to and fro.
+pub fn next_m(current: u8, k: u8, p: f64, epsilon: f64, bounds: Bounds) -> u8 {
+    let wanted = choose_m(k, p, epsilon, bounds);
+    if wanted >= current {
+        return wanted;
+    }
+    choose_m(k, p * 1.25, epsilon, bounds).min(current)
 }
 
 /// Bounds that a choice of m keeps.
@@ -134,6 +189,38 @@ mod tests {
         estimate.step(10, 12);
         assert!(estimate.rate() > 0.0);
         assert!((LossEstimate::new(10_000).rate() - 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn path_steps_by_round_trip_and_thousand_positions() {
+        let srtt = Duration::from_millis(20);
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        let mut path = PathEstimate::new(0);
+        path.report(at(0), srtt, 800, 792);
+        path.report(at(10), srtt, 800, 792);
+        assert!(path.rate() == 0.0, "before an SRTT");
+        path.report(at(20), srtt, 400, 396);
+        assert!((path.rate() - 0.01 / 8.0).abs() < 1e-12);
+        for ms in 1..=4 {
+            path.report(at(ms * 100), srtt, 240, 0);
+        }
+        assert!(
+            (path.rate() - 0.01 / 8.0).abs() < 1e-12,
+            "960 positions are too few"
+        );
+        path.report(at(500), srtt, 40, 90);
+        assert!(path.rate() > 0.1);
+    }
+
+    #[test]
+    fn m_goes_up_at_once_and_down_with_a_margin() {
+        let bounds = Bounds { min: 0, max: 16 };
+        let m = |current, p| next_m(current, 32, p, 1e-4, bounds);
+        assert_eq!((m(0, 0.01), m(3, 0.01)), (4, 4));
+        // At 0.011 four symbols do; at a quarter more they would not.
+        assert_eq!(choose_m(32, 0.011, 1e-4, bounds), 4);
+        assert_eq!((m(5, 0.011), m(5, 0.009), m(4, 0.011)), (5, 4, 4));
+        assert_eq!(m(7, 0.0), 0);
     }
 
     proptest! {

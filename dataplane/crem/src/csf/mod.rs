@@ -78,6 +78,7 @@ impl<B: PktBuf> Csf<B> {
             flows: BoundedTable::new(csf.max_flows),
             sh: Shared {
                 peers: Peers::new(csf.max_peers),
+                paths: BoundedTable::new(csf.max_peers),
                 by_id: HashMap::new(),
                 by_nonce: HashMap::new(),
                 descriptors: HashMap::new(),

@@ -120,13 +120,27 @@ impl<B: Clone> Flow<B> {
         self.counts.reported_restored += u64::from(report.restored);
         binding.volume.on_report(lost);
         binding.reports.report_came();
-        binding.reports.loss.step(report.expected, report.received);
+        binding
+            .reports
+            .loss
+            .step(report.expected.into(), report.received.into());
         let m = binding.params.active().map_or(0, |config| config.m);
         if binding.reports.take_marks(report, m, now) {
             sh.counters.ce_reductions += 1;
         }
+        self.pool(report, sh, now);
         self.step(Input::Report, super::negotiate::Cause::None, sh, now);
         self.reconsider(sh, now);
+    }
+
+    /// Adds a report to the estimate of the path that all flows to this peer share.
+    fn pool(&self, report: &LossReport, sh: &mut Shared<B>, now: Instant) {
+        let Some(binding) = &self.binding else { return };
+        let srtt = self.who(sh, now).srtt;
+        let initial = sh.cfg.fec.initial_loss_ppm;
+        if let Some(path) = sh.path_of(binding.to, initial) {
+            path.report(now, srtt, report.expected, report.received);
+        }
     }
 
     /// Announces another configuration if one is wanted and allowed now.
@@ -170,26 +184,11 @@ impl<B: Clone> Flow<B> {
         let t = plan::symbol_length(binding.rdma_mtu, self.track.xrc);
         // What oversize packets asked for, if the path has room for it.
         let (k, t) = fitting(t.max(binding.t_needed)).or_else(|| fitting(t))?;
-        let m = self.wanted_m(fec, binding, k);
+        let p = sh
+            .path_loss(binding.to)
+            .unwrap_or_else(|| binding.reports.loss.rate());
+        let m = wanted_m(fec, binding, k, p);
         Some(Shape { scheme: 1, k, m, t })
-    }
-
-    fn wanted_m(&self, fec: &FecConfig, binding: &Binding<B>, k: u8) -> u8 {
-        let bounds = Bounds {
-            min: fec.m_min,
-            max: fec.m_max.min(binding.limits.max_m),
-        };
-        let epsilon = f64::from(fec.target_ppm) / 1e6;
-        let reports = &binding.reports;
-        let m = policy::choose_m(k, reports.loss.rate(), epsilon, bounds);
-        let current = binding.params.active().map_or(0, |config| config.m);
-        // Congestion never raises m beyond m_cong, and freezes it where it is higher (AMB-MCONG).
-        let m = if reports.congested {
-            m.min(current.max(fec.m_cong))
-        } else {
-            m
-        };
-        reports.allowed(m)
     }
 
     /// Path MTU to the peer and what tunnels take of it.
@@ -200,6 +199,24 @@ impl<B: Clone> Flow<B> {
                 (peer.path_mtu, peer.tunnel_overhead)
             })
     }
+}
+
+fn wanted_m<B>(fec: &FecConfig, binding: &Binding<B>, k: u8, p: f64) -> u8 {
+    let bounds = Bounds {
+        min: fec.m_min,
+        max: fec.m_max.min(binding.limits.max_m),
+    };
+    let epsilon = f64::from(fec.target_ppm) / 1e6;
+    let reports = &binding.reports;
+    let current = binding.params.active().map_or(0, |config| config.m);
+    let m = policy::next_m(current, k, p, epsilon, bounds);
+    // Congestion never raises m beyond m_cong, and freezes it where it is higher (AMB-MCONG).
+    let m = if reports.congested {
+        m.min(current.max(fec.m_cong))
+    } else {
+        m
+    };
+    reports.allowed(m)
 }
 
 /// The configured k, doubled while the CRF could not hold the open blocks (AMB-OPENBLOCKS).

@@ -30,8 +30,10 @@ pub struct FlowStatus {
     pub t: u16,
     /// RDMA MTU announced or to be announced, octets.
     pub rdma_mtu: u16,
-    /// Estimated loss rate of the path before repair, 0 ..= 1.
+    /// Estimated loss rate of this flow before repair, 0 ..= 1.
     pub loss: f64,
+    /// Estimated loss rate of the path to the peer, over all flows, that m is chosen by.
+    pub path_loss: f64,
     /// Smoothed round-trip time to the peer.
     pub srtt: Option<Duration>,
     /// Minimum round-trip time to the peer.
@@ -58,6 +60,7 @@ pub(super) fn of<B>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
         t: config.map_or(0, |c| c.t),
         rdma_mtu: binding.map_or_else(|| flow.rdma_mtu(sh), |b| b.rdma_mtu),
         loss: binding.map_or(0.0, |b| b.reports.loss.rate()),
+        path_loss: binding.and_then(|b| sh.path_loss(b.to)).unwrap_or(0.0),
         srtt,
         min_rtt,
         retained: sh.retained.owner_packets(flow.slot),

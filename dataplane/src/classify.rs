@@ -159,8 +159,11 @@ impl View {
             _ => {}
         }
         if let Some(own) = &self.own {
+            if own.is_addressed(link, &parsed) {
+                return datagram(&parsed, false).map_or(Verdict::Forward, Verdict::Message);
+            }
             if link.destination == own.mac {
-                return self.for_our_station(frame, link, &parsed, own);
+                return for_our_station(frame, link, &parsed, own);
             }
             if link.source == own.mac {
                 return Verdict::Refuse(Refusal::OwnSource);
@@ -174,30 +177,6 @@ impl View {
             (Class::Crem, Some(ip)) => self.crem(&parsed, ip, side),
             (Class::Roce(bth), Some(ip)) if self.active => self.roce(frame, &parsed, bth, ip, side),
             _ => Verdict::Forward,
-        }
-    }
-
-    fn for_our_station(
-        &self,
-        frame: &[u8],
-        link: &Link,
-        parsed: &Parsed,
-        own: &Station,
-    ) -> Verdict {
-        if !own.is_vlan_of(link) {
-            return Verdict::Refuse(Refusal::InbandVlan);
-        }
-        let ours = parsed
-            .ip
-            .as_ref()
-            .is_some_and(|ip| ip.destination == own.address);
-        if ours && parsed.class == Class::Crem && parsed.tunnel.is_none() {
-            return datagram(parsed, false).map_or(Verdict::Forward, Verdict::Message);
-        }
-        if is_for_kernel(frame, link, parsed, own) {
-            Verdict::Kernel
-        } else {
-            Verdict::Refuse(Refusal::InbandOther)
         }
     }
 
@@ -253,12 +232,32 @@ impl View {
 }
 
 impl Station {
+    /// Whether this is a message to us. The MAC address does not matter: a neighbour may still have
+    /// another one for our address, or send through a router.
+    fn is_addressed(&self, link: &Link, parsed: &Parsed) -> bool {
+        let ours = parsed
+            .ip
+            .as_ref()
+            .is_some_and(|ip| ip.destination == self.address);
+        ours && parsed.class == Class::Crem && parsed.tunnel.is_none() && self.is_vlan_of(link)
+    }
+
     fn is_vlan_of(&self, link: &Link) -> bool {
         match (self.vlan, link.tags.as_slice()) {
             (None, []) => true,
             (Some(vlan), [tag]) => tag.vid() == vlan,
             _ => false,
         }
+    }
+}
+
+fn for_our_station(frame: &[u8], link: &Link, parsed: &Parsed, own: &Station) -> Verdict {
+    if !own.is_vlan_of(link) {
+        Verdict::Refuse(Refusal::InbandVlan)
+    } else if is_for_kernel(frame, link, parsed, own) {
+        Verdict::Kernel
+    } else {
+        Verdict::Refuse(Refusal::InbandOther)
     }
 }
 

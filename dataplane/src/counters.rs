@@ -57,7 +57,7 @@ counters! {
         inband_other,
         /// For the in-band interface, but over its rate.
         inband_rate,
-        /// For the in-band interface, but its queue was full.
+        /// For the in-band interface, but it did not take it: too long, or its queue full.
         inband_queue,
         /// From the in-band interface, but neither ARP, ND nor ICMP.
         inband_egress,

@@ -183,11 +183,16 @@ impl<P: Platform> Inband<P> {
         if self.to_kernel.is_empty() {
             return;
         }
-        let count = self.to_kernel.len();
-        self.port.send(&mut self.to_kernel);
-        self.counters.to_kernel += (count - self.to_kernel.len()) as u64;
-        drops.inband_queue += self.to_kernel.len() as u64;
-        self.to_kernel.clear();
+        while !self.to_kernel.is_empty() {
+            let count = self.to_kernel.len();
+            self.port.send(&mut self.to_kernel);
+            self.counters.to_kernel += (count - self.to_kernel.len()) as u64;
+            // The driver stops at a frame that it finds too long; those behind it are not to blame.
+            if !self.to_kernel.is_empty() {
+                self.to_kernel.remove(0);
+                drops.inband_queue += 1;
+            }
+        }
     }
 
     /// Takes what the kernel sends, and calls `send` for each frame, tagged, with its port. Whether there

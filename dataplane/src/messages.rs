@@ -91,8 +91,12 @@ impl<P: Platform> Segment<P> {
         self.send_both();
     }
 
-    pub(crate) fn run_timers(&mut self, now: Instant) -> bool {
-        let any = self.protection.as_mut().is_some_and(|p| p.run_timers(now));
+    /// Lets timers run that are due, those of the receiver function only with `receiver`.
+    pub(crate) fn run_timers(&mut self, now: Instant, receiver: bool) -> bool {
+        let any = self
+            .protection
+            .as_mut()
+            .is_some_and(|p| p.run_timers(now, receiver));
         if any {
             self.settle(now);
         }

@@ -41,7 +41,7 @@ fn gateway_mac(gateway: usize) -> Mac {
 }
 
 /// The segment of one gateway; the other one is named as peer or not.
-fn config(own: usize, peered: bool) -> SegmentConfig {
+fn config(own: usize, peered: bool, policy: &str) -> SegmentConfig {
     let other = 1 - own;
     let peers = if peered {
         format!(
@@ -64,7 +64,7 @@ fn config(own: usize, peered: bool) -> SegmentConfig {
         served = {{ "{}" = {{}} }}
         {peers}
         inband = {{ address = "{}/24" }}
-        policy = {{ m_min = 2, initial_loss = 0.02 }}
+        policy = {{ {policy} }}
         "#,
         HOSTS[own], GATEWAYS[own]
     );
@@ -72,8 +72,8 @@ fn config(own: usize, peered: bool) -> SegmentConfig {
     document.segments.into_values().next().unwrap()
 }
 
-fn segment(own: usize, peered: bool) -> Segment<Heap> {
-    let config = config(own, peered);
+fn segment(own: usize, peered: bool, policy: &str) -> Segment<Heap> {
+    let config = config(own, peered, policy);
     let station = Station {
         address: address(GATEWAYS[own]),
         mac: gateway_mac(own),
@@ -157,15 +157,22 @@ struct Pair {
     gateways: [Segment<Heap>; 2],
     wires: [VecDeque<(u64, HeapBuf)>; 2],
     now: Cell<u64>,
+    /// The second gateway is not scheduled; frames for it wait at its port.
+    paused: bool,
 }
 
 impl Pair {
     fn new(peered: bool) -> Self {
-        let gateways = [segment(0, peered), segment(1, peered)];
+        Self::with_policy(peered, "m_min = 2, initial_loss = 0.02")
+    }
+
+    fn with_policy(peered: bool, policy: &str) -> Self {
+        let gateways = [segment(0, peered, policy), segment(1, peered, policy)];
         Self {
             gateways,
             wires: Default::default(),
             now: Cell::new(1_000_000),
+            paused: false,
         }
     }
 
@@ -183,6 +190,9 @@ impl Pair {
                     .push_back(frame);
             }
             let gateway = &mut self.gateways[from];
+            if from == 1 && self.paused {
+                continue;
+            }
             gateway.turn(&|| Instant(now));
             for frame in gateway.wan.device.sent.drain(..) {
                 if !loses(frame.octets()) {
@@ -296,6 +306,25 @@ fn leaving_lets_go_of_what_is_held_and_closes() {
         closes += if name == "tx_close" { count } else { 0 };
     });
     assert_eq!(closes, 1);
+}
+
+#[test]
+fn a_hold_does_not_end_before_what_has_arrived_was_looked_at() {
+    // Blocks of more than one burst, so that the repair is not in the first one.
+    let mut pair = Pair::with_policy(true, "k = 128, m_min = 2, initial_loss = 0.02");
+    transfer(&mut pair, 400, |_| false);
+    let mut arrived = Vec::new();
+    let mut lose = |frame: &[u8]| psn_of(frame) == Some(420);
+    for n in 0..1000 {
+        // From when the gap has been seen until long after its repair; more than one burst waits then.
+        pair.paused = (148..700).contains(&n);
+        if n % 2 == 0 && n < 600 {
+            pair.gateways[0].lan.device.arrive(&packet(400 + n / 2));
+        }
+        pair.step(&mut lose);
+        arrived.extend(pair.received());
+    }
+    assert_eq!(psns(&arrived), (400..700).collect::<Vec<_>>());
 }
 
 #[test]

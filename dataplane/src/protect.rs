@@ -174,13 +174,12 @@ impl<P: Platform> Protection<P> {
         }
     }
 
-    /// Lets timers run that are due. Whether any was.
-    pub fn run_timers(&mut self, now: Instant) -> bool {
+    /// Lets timers run that are due, those of the receiver function only with `receiver`. Whether any
+    /// was.
+    pub fn run_timers(&mut self, now: Instant, receiver: bool) -> bool {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        let (csf, crf) = (
-            is_due(self.csf.next_timeout()),
-            is_due(self.crf.next_timeout()),
-        );
+        let csf = is_due(self.csf.next_timeout());
+        let crf = receiver && is_due(self.crf.next_timeout());
         if csf {
             self.csf.on_timeout(now, &mut self.actions);
         }

@@ -14,6 +14,9 @@ use crate::protect::Protection;
 use crate::snapshot::SegmentSnapshot;
 use crate::tx::Egress;
 
+/// Full bursts from the WAN after which the receiver's timers run although more waits.
+const MAX_BACKLOG: u32 = 64;
+
 /// A segment.
 pub struct Segment<P: Platform> {
     pub(crate) view: View,
@@ -28,6 +31,8 @@ pub struct Segment<P: Platform> {
     pub(crate) out_messages: Vec<(Side, P::Buf)>,
     burst: Vec<P::Buf>,
     pub(crate) guard: Guard<P>,
+    /// Full bursts from the WAN in a row.
+    backlog: u32,
     pub(crate) arrivals: Vec<Arrival<P::Buf>>,
     pub(crate) descs: Vec<Desc<P::Buf>>,
     pub(crate) mail: Vec<(Datagram, P::Buf)>,
@@ -63,6 +68,7 @@ impl<P: Platform> Segment<P> {
             counters: SegmentCounters::default(),
             protection,
             guard: Guard::new(parts.remake),
+            backlog: 0,
             burst: Vec::with_capacity(BURST),
             to_lan: Vec::with_capacity(8 * BURST),
             to_wan: Vec::with_capacity(8 * BURST),
@@ -77,10 +83,19 @@ impl<P: Platform> Segment<P> {
     /// `clock` is read once after each burst.
     pub fn turn(&mut self, clock: &impl Fn() -> Instant) -> bool {
         let mut busy = self.serve_lan(clock);
-        busy |= self.serve_wan(clock);
+        let received = self.serve_wan(clock);
+        busy |= received > 0;
         busy |= self.serve_kernel();
+        // What waits in the ring has arrived: a hold must not end because we were late to look. But it
+        // must end.
+        self.backlog = if received < BURST {
+            0
+        } else {
+            self.backlog + 1
+        };
+        let receiver = self.backlog % MAX_BACKLOG == 0;
         let now = clock();
-        busy |= self.guarded(now, |s| s.run_timers(now) | s.send_repair(now));
+        busy |= self.guarded(now, |s| s.run_timers(now, receiver) | s.send_repair(now));
         self.rearm(now);
         self.lan.flush();
         self.wan.flush();
@@ -118,13 +133,13 @@ impl<P: Platform> Segment<P> {
         any
     }
 
-    /// WAN to LAN: let the receiver function see the sources of the burst, and send on what it gives
+    /// WAN to LAN; gives the length of the burst. Lets the receiver function see the sources of the burst, and send on what it gives
     /// back among everything else in the order of arrival.
-    fn serve_wan(&mut self, clock: &impl Fn() -> Instant) -> bool {
+    fn serve_wan(&mut self, clock: &impl Fn() -> Instant) -> usize {
         let mut burst = core::mem::take(&mut self.burst);
         self.wan.receive(&mut burst);
-        let any = !burst.is_empty();
-        if any {
+        let received = burst.len();
+        if received > 0 {
             let now = clock();
             for frame in burst.drain(..) {
                 match self.sort(frame, Side::Wan, now) {
@@ -144,7 +159,7 @@ impl<P: Platform> Segment<P> {
             });
         }
         self.burst = burst;
-        any
+        received
     }
 
     fn offer_to_sender(&mut self, now: Instant) {

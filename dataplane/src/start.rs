@@ -28,6 +28,8 @@ use crate::worker::{Idle, Links, Worker};
 /// Memory besides the pool that EAL and drivers take, in MB.
 const OVERHEAD_MB: u32 = 16;
 
+/// What the tap driver takes at most; CREM's own packets do not go through it.
+const TAP_MTU: u32 = 1500;
 /// Receive descriptors of an in-band interface.
 const TAP_DESCRIPTORS: u16 = 64;
 
@@ -342,7 +344,7 @@ fn kernel_station(
         interface: interface_name(id.as_str()),
         inband: wanted.clone(),
         mac: MacAddr(station.mac.0),
-        mtu: u32::from(config.path_mtu),
+        mtu: TAP_MTU.min(u32::from(config.path_mtu)),
         peers: config.peers.values().map(|p| p.address).collect(),
     }
 }

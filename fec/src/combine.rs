@@ -33,7 +33,7 @@ pub(crate) fn combine<'s>(
     let mut from = 0;
     while from < len {
         let to = len.min(from + step);
-        let mut pass = Pass::new(kernels, rows, fresh, from, to);
+        let mut pass = Pass::new(kernels, rows, fresh, (from, to), ahead.is_some());
         let mut following = ahead.clone().map(|ahead| {
             let octets = sources
                 .clone()
@@ -79,11 +79,11 @@ impl<'r, 's> Pass<'r, 's> {
         kernels: &Kernels,
         rows: &'r mut [&mut [u8]],
         fresh: bool,
-        from: usize,
-        to: usize,
+        (from, to): (usize, usize),
+        prefetch: bool,
     ) -> Self {
         Self {
-            size: kernels.group_size(rows.len().min(MAX_ROWS)),
+            size: kernels.group_size(rows.len().min(MAX_ROWS), prefetch),
             bank: Bank::new(kernels, rows.iter_mut().map(|row| &mut **row)),
             fresh,
             from,
@@ -127,10 +127,17 @@ impl<'r, 's> Pass<'r, 's> {
         if self.count == 0 {
             return;
         }
-        let prefetch = following
-            .as_mut()
-            .is_some_and(|following| self.put_next(following));
+        if let Some(following) = following {
+            for place in 0..self.count {
+                match following.next() {
+                    Some(octets) => self.bank.put_next(place, octets),
+                    // What was named for an earlier group is in the cache; asking again costs little.
+                    None => break,
+                }
+            }
+        }
         let reach = self.shortest.min(self.to);
+        let prefetch = following.is_some();
         self.bank
             .run(self.count, self.from, reach, self.fresh, prefetch);
         self.clear_if_fresh(reach);
@@ -138,20 +145,6 @@ impl<'r, 's> Pass<'r, 's> {
             self.run_longer(reach);
         }
         (self.count, self.shortest, self.longest) = (0, usize::MAX, 0);
-    }
-
-    /// Names what to prefetch beside the sources; `false` if there is nothing left.
-    fn put_next(&mut self, following: &mut impl Iterator<Item = &'s [u8]>) -> bool {
-        let mut last = None;
-        for place in 0..self.count {
-            // Asking for the same line twice costs nothing.
-            last = following.next().or(last);
-            match last {
-                Some(octets) => self.bank.put_next(place, octets),
-                None => return false,
-            }
-        }
-        last.is_some()
     }
 
     /// Goes on behind `reach`, where the shortest source ends, with those that are longer.

@@ -11,7 +11,7 @@ use super::x86;
 use crate::gf::NIBBLES;
 
 /// The kernels. Two registers per factor and sixteen registers in all: few products at a time.
-pub(super) static TABLE: Table = table!(entry, 4 2 1 1 1);
+pub(super) static TABLE: Table = table!(entry, [4 2 1 1 1], [4 2 1 1 1]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]

@@ -10,7 +10,7 @@ use super::group::{Call, Lanes, Table, run, table};
 use super::x86;
 
 /// The kernels. Sixteen registers in all, so eight products at a time.
-pub(super) static TABLE: Table = table!(entry, 8 4 2 2 1);
+pub(super) static TABLE: Table = table!(entry, [8 4 2 2 1], [8 4 2 2 1]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]

@@ -10,7 +10,7 @@ use super::group::{Call, Lanes, Table, run, table};
 use super::x86;
 
 /// The kernels. Sixteen products leave room for sums and loads in the 32 registers.
-pub(super) static TABLE: Table = table!(entry, 8 8 4 4 2);
+pub(super) static TABLE: Table = table!(entry, [8 8 4 4 2], [8 8 4 4 2]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]

@@ -13,7 +13,7 @@ use super::x86;
 use crate::gf::NIBBLES;
 
 /// The kernels. Two registers per factor: eight products in the 32 registers.
-pub(super) static TABLE: Table = table!(entry, 8 4 2 2 1);
+pub(super) static TABLE: Table = table!(entry, [8 4 2 2 1], [8 4 2 2 1]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]

@@ -132,15 +132,14 @@ impl<'r, 's> Bank<'r, 's> {
 
     /// [`Bank::run`] for a number of rows that there are kernels for.
     fn run_rows(&self, call: &Call, rows: usize, count: usize, overwrite: bool, prefetch: bool) {
-        let most = self.table.preferred(rows);
-        if count == most {
+        let kit = self.table.kit(prefetch);
+        if count == kit.preferred(rows) {
             let kernel = if overwrite {
-                self.table.overwrite(rows, prefetch)
+                kit.overwrite(rows)
             } else {
-                self.table.accumulate(rows, count, prefetch)
+                kit.accumulate(rows, count)
             };
-            // SAFETY: see `call_kernel`, whose conditions hold: `run` set the bounds, and the kernel is
-            // for `rows` rows and `count` sources.
+            // SAFETY: as in `run_parts` below; the kernel is for `rows` rows and `count` sources.
             unsafe { kernel(call) };
         } else {
             self.run_parts(*call, rows, count, overwrite, prefetch);
@@ -156,7 +155,8 @@ impl<'r, 's> Bank<'r, 's> {
         overwrite: bool,
         prefetch: bool,
     ) {
-        let most = self.table.preferred(rows);
+        let kit = self.table.kit(prefetch);
+        let most = kit.preferred(rows);
         let mut overwrite = overwrite;
         let mut left = count;
         while left > 0 {
@@ -170,9 +170,9 @@ impl<'r, 's> Bank<'r, 's> {
                 overwrite = false;
             }
             let kernel = if overwrite {
-                self.table.overwrite(rows, prefetch)
+                kit.overwrite(rows)
             } else {
-                self.table.accumulate(rows, size, prefetch)
+                kit.accumulate(rows, size)
             };
             // SAFETY: A table other than the portable one is reached only through `Kernels::new` after
             // its `available()`, so the processor has the instructions. Every row is borrowed

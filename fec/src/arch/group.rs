@@ -75,28 +75,42 @@ pub(super) type GroupFn = unsafe fn(&Call);
 
 /// The kernels of one instruction set. Row counts are 1, 2, 3, 4 and 8; other counts are made of these.
 pub(super) struct Table {
-    /// Accumulating ones by `[prefetch][row count][binary logarithm of the source count]`.
-    pub(super) accumulate: [[[GroupFn; 4]; 5]; 2],
-    /// Overwriting ones by `[prefetch][row count]`, for the preferred source count only.
-    pub(super) overwrite: [[GroupFn; 5]; 2],
-    /// Sources per call that serve best, by row count: powers of two.
+    /// Without and with prefetching.
+    pub(super) kernels: [Kit; 2],
+}
+
+/// The kernels of one instruction set that prefetch, or those that do not.
+pub(super) struct Kit {
+    /// Accumulating ones, by row count and binary logarithm of the source count.
+    pub(super) accumulate: [[GroupFn; 4]; 5],
+    /// Overwriting ones by row count, for the preferred source count only.
+    pub(super) overwrite: [GroupFn; 5],
+    /// Sources per call that serve best, by row count: powers of two. Packets that have to come from
+    /// memory want many streams at a time; in the cache it is the registers that decide.
     pub(super) preferred: [u8; 5],
 }
 
 impl Table {
+    /// The kernels that prefetch, or those that do not.
+    pub(super) fn kit(&self, prefetch: bool) -> &Kit {
+        &self.kernels[usize::from(prefetch)]
+    }
+}
+
+impl Kit {
     /// Sources per call that serve best.
     pub(super) fn preferred(&self, rows: usize) -> usize {
         usize::from(self.preferred[class(rows)])
     }
 
     /// The kernel that adds `sources` (a power of two up to the preferred) to `rows`.
-    pub(super) fn accumulate(&self, rows: usize, sources: usize, prefetch: bool) -> GroupFn {
-        self.accumulate[usize::from(prefetch)][class(rows)][sources.ilog2() as usize]
+    pub(super) fn accumulate(&self, rows: usize, sources: usize) -> GroupFn {
+        self.accumulate[class(rows)][sources.ilog2() as usize]
     }
 
     /// The kernel that does not read `rows`, for the preferred number of sources.
-    pub(super) fn overwrite(&self, rows: usize, prefetch: bool) -> GroupFn {
-        self.overwrite[usize::from(prefetch)][class(rows)]
+    pub(super) fn overwrite(&self, rows: usize) -> GroupFn {
+        self.overwrite[class(rows)]
     }
 }
 
@@ -106,34 +120,40 @@ fn class(rows: usize) -> usize {
 }
 
 /// Makes the table of one instruction set out of its entry function, generic over rows, sources,
-/// overwriting and prefetching, and the preferred number of sources for 1, 2, 3, 4 and 8 rows.
+/// overwriting and prefetching, and the preferred numbers of sources for 1, 2, 3, 4 and 8 rows, without
+/// and with prefetching.
 macro_rules! table {
-    ($entry:ident, $one:literal $two:literal $three:literal $four:literal $eight:literal) => {
+    ($entry:ident, [$($cached:literal)*], [$($memory:literal)*]) => {
         $crate::arch::group::Table {
-            accumulate: [
-                $crate::arch::group::accumulate!($entry, false, $one $two $three $four $eight),
-                $crate::arch::group::accumulate!($entry, true, $one $two $three $four $eight),
+            kernels: [
+                $crate::arch::group::kit!($entry, false, $($cached)*),
+                $crate::arch::group::kit!($entry, true, $($memory)*),
             ],
-            overwrite: [
-                $crate::arch::group::overwrite!($entry, false, $one $two $three $four $eight),
-                $crate::arch::group::overwrite!($entry, true, $one $two $three $four $eight),
-            ],
-            preferred: [$one, $two, $three, $four, $eight],
         }
     };
 }
 
 /// Places beyond the preferred number of sources are never asked for; they repeat the largest, so that
 /// no kernel is made that nobody calls.
-macro_rules! accumulate {
+macro_rules! kit {
     ($entry:ident, $prefetch:literal, $one:literal $two:literal $three:literal $four:literal $eight:literal) => {
-        [
-            $crate::arch::group::accumulate!(@rows $entry, $prefetch, 1, $one),
-            $crate::arch::group::accumulate!(@rows $entry, $prefetch, 2, $two),
-            $crate::arch::group::accumulate!(@rows $entry, $prefetch, 3, $three),
-            $crate::arch::group::accumulate!(@rows $entry, $prefetch, 4, $four),
-            $crate::arch::group::accumulate!(@rows $entry, $prefetch, 8, $eight),
-        ]
+        $crate::arch::group::Kit {
+            accumulate: [
+                $crate::arch::group::kit!(@rows $entry, $prefetch, 1, $one),
+                $crate::arch::group::kit!(@rows $entry, $prefetch, 2, $two),
+                $crate::arch::group::kit!(@rows $entry, $prefetch, 3, $three),
+                $crate::arch::group::kit!(@rows $entry, $prefetch, 4, $four),
+                $crate::arch::group::kit!(@rows $entry, $prefetch, 8, $eight),
+            ],
+            overwrite: [
+                $entry::<1, $one, true, $prefetch>,
+                $entry::<2, $two, true, $prefetch>,
+                $entry::<3, $three, true, $prefetch>,
+                $entry::<4, $four, true, $prefetch>,
+                $entry::<8, $eight, true, $prefetch>,
+            ],
+            preferred: [$one, $two, $three, $four, $eight],
+        }
     };
     (@rows $entry:ident, $prefetch:literal, $rows:literal, $most:literal) => {
         [
@@ -145,19 +165,7 @@ macro_rules! accumulate {
     };
 }
 
-macro_rules! overwrite {
-    ($entry:ident, $prefetch:literal, $one:literal $two:literal $three:literal $four:literal $eight:literal) => {
-        [
-            $entry::<1, $one, true, $prefetch>,
-            $entry::<2, $two, true, $prefetch>,
-            $entry::<3, $three, true, $prefetch>,
-            $entry::<4, $four, true, $prefetch>,
-            $entry::<8, $eight, true, $prefetch>,
-        ]
-    };
-}
-
-pub(super) use {accumulate, overwrite, table};
+pub(super) use {kit, table};
 
 /// A vector register of octets with the operations that the group kernel needs. All functions must be
 /// inlined into a caller that enables the instruction set.
@@ -238,8 +246,10 @@ pub(super) unsafe fn run<
             }
             at += STEP;
         }
-        if V::MASKED || to - call.origin < V::OCTETS {
-            // A masked register is as wide as a step, so less than one is left.
+        // Where a register may begin so that it ends with the work.
+        let lowest = if OVERWRITE { call.from } else { call.origin };
+        if V::MASKED || to - lowest < V::OCTETS {
+            // A masked register is as wide as a step; others come here with less than one to do.
             if at < to {
                 part::<V, M, G, OVERWRITE>(call, &matrices, at, to - at);
             }

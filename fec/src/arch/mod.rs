@@ -80,9 +80,10 @@ impl Kernels {
         self.isa
     }
 
-    /// How many sources a call with `rows` rows should get: a power of two.
-    pub(crate) fn group_size(&self, rows: usize) -> usize {
-        self.table.preferred(first_rows(rows))
+    /// How many sources a call with `rows` rows should get, with and without prefetching: a power of
+    /// two.
+    pub(crate) fn group_size(&self, rows: usize, prefetch: bool) -> usize {
+        self.table.kit(prefetch).preferred(first_rows(rows))
     }
 }
 

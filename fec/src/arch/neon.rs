@@ -9,7 +9,7 @@ use super::group::{Call, Lanes, Table, run, table};
 use crate::gf::NIBBLES;
 
 /// The kernels. Two registers per factor: eight products in the 32 registers.
-pub(super) static TABLE: Table = table!(entry, 8 4 2 2 1);
+pub(super) static TABLE: Table = table!(entry, [8 4 2 2 1], [8 4 2 2 1]);
 
 /// # Safety
 /// As [`super::group::GroupFn`].

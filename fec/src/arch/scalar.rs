@@ -5,7 +5,7 @@ use super::group::{Call, Table, table};
 use crate::gf::MUL;
 
 /// The portable kernels; all shapes are the same function.
-pub(super) static TABLE: Table = table!(entry, 8 8 4 4 2);
+pub(super) static TABLE: Table = table!(entry, [8 8 4 4 2], [8 8 4 4 2]);
 
 /// # Safety
 /// As [`super::group::GroupFn`].

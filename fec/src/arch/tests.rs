@@ -204,16 +204,19 @@ fn parts_and_offsets() {
             for from in (0..260).step_by(13 * thin(3)) {
                 let old = noise(offset, 300);
                 let (long, short) = (noise(1, 250), noise(2, 240 - offset));
-                let mut row = old.clone();
-                let mut bank = Bank::new(&kernels, core::iter::once(&mut row[..]));
-                bank.put(0, &long, 0, [3; MAX_ROWS]);
-                bank.put(1, &short, offset, [5; MAX_ROWS]);
-                bank.run(2, from, 290, false, false);
-                for at in 0..300 {
-                    let inside = at >= from && at >= offset && at < 240;
-                    let sum = |at: usize| gf::mul(3, long[at]) ^ gf::mul(5, short[at - offset]);
-                    let expected = if inside { old[at] ^ sum(at) } else { old[at] };
-                    assert_eq!(row[at], expected, "{:?} {offset} {from} {at}", kernels.isa);
+                for overwrite in [false, true] {
+                    let mut row = old.clone();
+                    let mut bank = Bank::new(&kernels, core::iter::once(&mut row[..]));
+                    bank.put(0, &long, 0, [3; MAX_ROWS]);
+                    bank.put(1, &short, offset, [5; MAX_ROWS]);
+                    bank.run(2, from, 290, overwrite, false);
+                    for at in 0..300 {
+                        let inside = at >= from && at >= offset && at < 240;
+                        let start = if overwrite { 0 } else { old[at] };
+                        let sum = |at: usize| gf::mul(3, long[at]) ^ gf::mul(5, short[at - offset]);
+                        let expected = if inside { start ^ sum(at) } else { old[at] };
+                        assert_eq!(row[at], expected, "{:?} {offset} {from} {at}", kernels.isa);
+                    }
                 }
             }
         }

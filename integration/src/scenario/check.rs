@@ -1,5 +1,6 @@
 //! Judging the runs of a scenario by its expectations.
 
+use crem_wan::Fate;
 use serde::{Deserialize, Serialize};
 
 use super::report::{FlowReport, Outcome, RunReport};
@@ -26,7 +27,13 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
     for run in &outcome.runs {
         sound(scenario, run, &mut found);
     }
-    if let Some(run) = outcome.run("protected") {
+    if scenario.expect.marks_arrive {
+        found.extend(outcome.runs.iter().map(marks));
+    }
+    if let Some(run) = outcome
+        .run("protected")
+        .filter(|_| scenario.expect.protection)
+    {
         protection(scenario, run, &mut found);
         if let Some(passthrough) = outcome.run("passthrough") {
             found.push(resent(scenario, passthrough, run));
@@ -171,6 +178,20 @@ fn resent(scenario: &Scenario, passthrough: &RunReport, run: &RunReport) -> Find
             "transport retransmissions {with} against {without} in passthrough, {:.1} % for the same octets, at most {:.0} %",
             100.0 * share,
             100.0 * limit
+        ),
+    )
+}
+
+fn marks(run: &RunReport) -> Finding {
+    let sum = |count: fn(&FlowReport) -> u64| run.flows.iter().map(count).sum::<u64>();
+    let seen = sum(|flow| flow.requester.ce_marked + flow.responder.ce_marked);
+    let heard = sum(|flow| flow.requester.cnps_received + flow.responder.cnps_received);
+    let made = run.wan.a_to_b.total(Fate::Marked) + run.wan.b_to_a.total(Fate::Marked);
+    Finding::new(
+        seen > 0 && heard > 0,
+        format!(
+            "{}: of {made} marks {seen} seen on data at a host, {heard} CNPs heard",
+            run.mode
         ),
     )
 }

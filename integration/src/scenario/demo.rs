@@ -3,8 +3,8 @@
 use super::Failure;
 use super::check::{Finding, formula_mbit, packet_rate};
 use super::report::{Outcome, RunReport, print, save};
-use super::run::{Context, Mode, run};
-use super::spec::Scenario;
+use super::run::{Context, run};
+use super::spec::{Mode, Scenario};
 
 /// The scenario of the demonstration.
 const DEMO: &str = include_str!("../../scenarios/demo.toml");

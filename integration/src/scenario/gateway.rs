@@ -11,8 +11,7 @@ use toml::{Table, Value};
 
 use super::Failure;
 use super::process::{Process, Programs};
-use super::run::Mode;
-use super::spec::{Host, Scenario, inband};
+use super::spec::{Host, Mode, Scenario, inband};
 use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
 
 /// Id of the one segment.

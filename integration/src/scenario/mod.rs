@@ -19,8 +19,8 @@ pub use check::{Finding, check};
 pub use demo::demo;
 pub use process::Programs;
 pub use report::{Outcome, RunReport, print, save};
-pub use run::{Context, Mode, run, run_all_modes};
-pub use spec::Scenario;
+pub use run::{Context, run, run_all_modes};
+pub use spec::{Mode, Scenario};
 pub use topology::remove_leftovers;
 
 /// What stops a scenario from being carried out, as opposed to one that is carried out and fails.

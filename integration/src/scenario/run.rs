@@ -13,7 +13,7 @@ use super::ledger::balance;
 use super::machine::Ticks;
 use super::process::{Process, Programs};
 use super::report::{FlowReport, Outcome, RunReport};
-use super::spec::{Event, Family, Flow, Gateways, Host, Scenario, inband};
+use super::spec::{Event, Family, Flow, Host, Mode, Scenario, inband};
 use super::tap::Tap;
 use super::tcp;
 use super::topology::{HOST_INTERFACE, Place, Topology, WAN_SIDES, mac};
@@ -31,35 +31,6 @@ const ASK: Duration = Duration::from_millis(100);
 /// Most of a window that processor time lost to others may take: no frame is awaited longer.
 const DRAIN: Duration = Duration::from_millis(300);
 
-/// What the gateways do in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// There are none.
-    Bare,
-    /// They forward only.
-    Passthrough,
-    /// They protect.
-    Active,
-    /// They protect, and the WAN loses nothing.
-    Lossless,
-}
-
-impl Mode {
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bare => "bare",
-            Self::Passthrough => "passthrough",
-            Self::Active => "protected",
-            Self::Lossless => "lossless",
-        }
-    }
-
-    pub(crate) fn is_active(self) -> bool {
-        matches!(self, Self::Active | Self::Lossless)
-    }
-}
-
 /// What all runs of a program share.
 #[derive(Debug)]
 pub struct Context {
@@ -76,17 +47,11 @@ pub struct Context {
 /// # Errors
 /// It could not be carried out.
 pub fn run_all_modes(context: &Context, scenario: &Scenario) -> Result<Outcome, Failure> {
-    let modes: &[Mode] = match scenario.gateways {
-        Gateways::None => &[Mode::Bare],
-        Gateways::Pair if !scenario.expect.protection => &[Mode::Passthrough],
-        Gateways::Pair if scenario.expect.resent_not_compared.is_some() => &[Mode::Active],
-        Gateways::Pair => &[Mode::Passthrough, Mode::Active],
-    };
     let mut outcome = Outcome {
         name: scenario.name.clone(),
         ..Outcome::default()
     };
-    for &mode in modes {
+    for mode in scenario.modes() {
         outcome.runs.push(run(context, scenario, mode)?);
     }
     Ok(outcome)

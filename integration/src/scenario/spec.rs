@@ -38,6 +38,9 @@ pub struct Scenario {
     /// Keys for `limits` in the document of both gateways.
     #[serde(default)]
     pub limits: toml::Table,
+    /// Runs to make; without it those that the expectations need.
+    #[serde(default)]
+    pub runs: Vec<Mode>,
     /// What happens while the flows run.
     #[serde(default)]
     pub event: Vec<Event>,
@@ -66,6 +69,37 @@ pub enum Family {
     Ipv4,
     /// IPv6.
     Ipv6,
+}
+
+/// What the gateways do in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// There are none.
+    Bare,
+    /// They forward only.
+    Passthrough,
+    /// They protect.
+    #[serde(rename = "protected")]
+    Active,
+    /// They protect, and the WAN loses nothing.
+    Lossless,
+}
+
+impl Mode {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Passthrough => "passthrough",
+            Self::Active => "protected",
+            Self::Lossless => "lossless",
+        }
+    }
+
+    pub(crate) fn is_active(self) -> bool {
+        matches!(self, Self::Active | Self::Lossless)
+    }
 }
 
 /// A host.
@@ -173,6 +207,8 @@ pub struct Expect {
     pub protected_again_ms: u64,
     /// With `gateways = "none"`: how far goodput may be from the go-back-N formula, as a share of it.
     pub formula_within: Option<f64>,
+    /// CE marks of the WAN reach the far host and the sender hears of them.
+    pub marks_arrive: bool,
     /// No TCP port of the near gateway's in-band address may accept a connection from host A.
     pub inband_tcp_closed: bool,
 }
@@ -186,6 +222,7 @@ impl Default for Expect {
             resent_not_compared: None,
             protected_again_ms: 3_000,
             formula_within: None,
+            marks_arrive: false,
             inband_tcp_closed: false,
         }
     }
@@ -262,10 +299,30 @@ impl Scenario {
                 "protection is shown at a loss of {MIN_LOSS} or more only"
             ));
         }
+        if self
+            .runs
+            .iter()
+            .any(|&mode| (mode == Mode::Bare) != (self.gateways == Gateways::None))
+        {
+            found.push("runs that do not fit the gateways".to_owned());
+        }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());
         }
         found
+    }
+
+    /// The runs to make.
+    pub fn modes(&self) -> Vec<Mode> {
+        if !self.runs.is_empty() {
+            return self.runs.clone();
+        }
+        match self.gateways {
+            Gateways::None => vec![Mode::Bare],
+            Gateways::Pair if !self.expect.protection => vec![Mode::Passthrough],
+            Gateways::Pair if self.expect.resent_not_compared.is_some() => vec![Mode::Active],
+            Gateways::Pair => vec![Mode::Passthrough, Mode::Active],
+        }
     }
 
     /// Round-trip time of the WAN in microseconds, without queues.
@@ -334,6 +391,21 @@ mod tests {
             Scenario::parse(&read).is_err(),
             "READ data flows the other way"
         );
+    }
+
+    #[test]
+    fn runs_follow_from_what_is_expected() {
+        let parse = |more: &str| Scenario::parse(&format!("{more}\n{MINIMAL}"));
+        assert_eq!(parse("").unwrap().modes(), [Mode::Passthrough]);
+        assert_eq!(parse("gateways = \"none\"").unwrap().modes(), [Mode::Bare]);
+        assert_eq!(
+            parse("runs = [\"protected\"]").unwrap().modes(),
+            [Mode::Active]
+        );
+        assert!(parse("runs = [\"bare\"]").is_err());
+        let claims = format!("{MINIMAL}\n[expect]\nprotection = true\n");
+        let modes = Scenario::parse(&claims).unwrap().modes();
+        assert_eq!(modes, [Mode::Passthrough, Mode::Active]);
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! The sender function: watches the flows that leave toward the WAN, agrees with the peer on protecting
 //! them, forms blocks, emits repair, answers requests, adapts to reports.
 //!
-//! Sans-IO: frames are references, symbols are slots of the caller, time is an argument. Per packet
-//! `on_burst` costs one comparison with the previous packet's key, a few additions, and for a protected
-//! flow one clone and one drop of a reference; per run of packets of one flow one hash look-up, one
-//! table touch and one peer look-up; per block one code job and one more clone of every reference. None
-//! of it allocates once lists and tables have grown to their working size; all of them are bounded by
-//! [`CoreConfig`].
+//! Sans-IO: frames are references, symbols are slots of the caller, time is an argument.
+//!
+//! # Cost
+//!
+//! Per packet `on_burst` compares the key with the previous packet's, adds to a few counters and buckets,
+//! and for a protected flow takes one reference and later gives it back. Per run of packets of one flow
+//! in a burst it makes one hash look-up, one table touch and one peer look-up. Per block there is one
+//! code job and, where symbols are sent, one more clone of every reference. The timer of a flow fires at
+//! most once per burst timeout. Nothing of it allocates once lists and tables have grown to their working
+//! size (`tests/allocations.rs`), and all of them are bounded by [`CoreConfig`]. `examples/csf_cost.rs`
+//! prints what that is in nanoseconds: some 50 to 100 a packet in bursts of 32.
 
 mod answer;
 mod block;

@@ -94,7 +94,8 @@ impl<B: PktBuf> Flow<B> {
                 self.step(Input::RetryDue, Cause::None, sh, now)
             }
             State::Active => {
-                let limit = (self.who(sh, now).srtt * 4).max(sh.cfg.csf.silence_floor);
+                let srtt = self.rtt(sh).0.unwrap_or_default();
+                let limit = (srtt * 4).max(sh.cfg.csf.silence_floor);
                 let silent = self
                     .binding
                     .as_mut()

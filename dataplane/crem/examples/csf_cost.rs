@@ -1,0 +1,33 @@
+//! Prints what a source packet costs the sender function, coding and forwarding excluded:
+//! `cargo run --release -p crem-core --example csf_cost`.
+#![allow(clippy::expect_used)]
+
+#[path = "../tests/support/scripted.rs"]
+mod scripted;
+
+use std::time::Instant;
+
+use scripted::Scripted;
+
+const BURSTS: u32 = 200_000;
+
+fn main() {
+    for burst in [1, 8, 32] {
+        for m in [0, 2, 4] {
+            let mut flow = Scripted::new(burst, m);
+            let mut best = f64::MAX;
+            for _ in 0..5 {
+                let start = Instant::now();
+                for n in 0..BURSTS / burst as u32 {
+                    flow.burst();
+                    if n % 1_000 == 0 {
+                        flow.report();
+                    }
+                }
+                best = best.min(start.elapsed().as_nanos() as f64 / f64::from(BURSTS));
+            }
+            assert!(flow.is_protected());
+            println!("bursts of {burst:2}, m = {m}: {best:6.1} ns a packet");
+        }
+    }
+}

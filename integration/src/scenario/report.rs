@@ -158,6 +158,8 @@ pub(crate) const RESTORED_FEC: &str = "restored_ordinary";
 pub(crate) const RESTORED_CODED: &str = "restored_coded";
 /// See [`RESTORED_FEC`].
 pub(crate) const RESTORED_COPY: &str = "restored_copy";
+/// See [`RESTORED_FEC`].
+pub(crate) const REPLAYED: &str = "replayed";
 
 /// A line of the table: its name and its value for a run.
 type Row = (&'static str, fn(&RunReport) -> String);
@@ -165,7 +167,7 @@ type Row = (&'static str, fn(&RunReport) -> String);
 /// Prints the runs of a scenario side by side, then what was found.
 pub fn print(outcome: &Outcome) {
     println!("\n{}", outcome.name);
-    let rows: [Row; 15] = [
+    let rows: [Row; 16] = [
         ("goodput Mbit/s", |r| format!("{:.1}", r.goodput_mbit())),
         ("completion s", |r| format!("{:.2}", r.seconds())),
         ("lost on the WAN", |r| r.lost_on_wan().to_string()),
@@ -182,6 +184,7 @@ pub fn print(outcome: &Outcome) {
         ("restored by source copy", |r| {
             r.crf(RESTORED_COPY).to_string()
         }),
+        ("holes of resent runs filled", |r| r.crf(REPLAYED).to_string()),
         ("retransmitted by the transport", |r| r.resent().to_string()),
         ("transport timeouts", |r| {
             r.flows

@@ -184,7 +184,9 @@ pub fn print(outcome: &Outcome) {
         ("restored by source copy", |r| {
             r.crf(RESTORED_COPY).to_string()
         }),
-        ("holes of resent runs filled", |r| r.crf(REPLAYED).to_string()),
+        ("holes of resent runs filled", |r| {
+            r.crf(REPLAYED).to_string()
+        }),
         ("retransmitted by the transport", |r| r.resent().to_string()),
         ("transport timeouts", |r| {
             r.flows

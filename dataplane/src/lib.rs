@@ -24,6 +24,7 @@ pub mod machine;
 mod messages;
 pub mod order;
 pub mod protect;
+pub mod resent;
 pub mod restore;
 pub mod segment;
 pub mod slots;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crem_api::{RestoredEcn, Segment as SegmentConfig};
 use crem_core::actions::{Actions, Emit, RepairKind, Transmit};
-use crem_core::crf::Crf;
+use crem_core::crf::{Crf, Same};
 use crem_core::csf::Csf;
 use crem_core::events::Event;
 use crem_core::packet::Desc;
@@ -26,6 +26,7 @@ use crate::emit::Route;
 use crate::flows;
 use crate::inband::Inband;
 use crate::order::{Arrival, merge};
+use crate::resent::is_resent;
 use crate::restore::Restorer;
 use crate::slots::Slots;
 use crate::snapshot::{FlowSnapshot, SegmentSnapshot};
@@ -88,10 +89,12 @@ impl<P: Platform> Protection<P> {
         actions.free_slots.extend(slots.names());
         let mut other = seed;
         other[0] ^= 1;
+        let mut crf = Crf::new(core.clone(), other);
+        crf.compare_with(Same(is_resent));
         let ect0 = config.policy.restored_ecn == RestoredEcn::Ect0;
         Self {
-            csf: Csf::new(core.clone(), seed),
-            crf: Crf::new(core, other),
+            csf: Csf::new(core, seed),
+            crf,
             actions,
             slots,
             coder: Coder::new(engine),

@@ -190,6 +190,9 @@ pub struct CrfConfig {
     pub idle: Duration,
     /// LOSS_REPORTs per second over all flows (AMB-SCALE).
     pub report_budget: u32,
+    /// Fill holes in runs that the transport sends again with the copies that were delivered before;
+    /// needs a comparison of packets from the caller (`Crf::compare_with`).
+    pub replay: bool,
     /// ECN field of restored packets: 0 Not-ECT, 2 ECT(0) (AMB-RESTECN).
     pub restored_ecn: u8,
 }
@@ -324,6 +327,7 @@ impl Default for CrfConfig {
             fallback: true,
             idle: Duration::from_secs(60),
             report_budget: 200_000,
+            replay: true,
             restored_ecn: 0,
         }
     }

@@ -38,6 +38,11 @@ impl Budget {
             && self.octets + packets * octets <= self.max_octets
     }
 
+    /// Whether half of either bound is in use.
+    pub(crate) const fn is_half_used(&self) -> bool {
+        self.packets * 2 >= self.max_packets || self.octets * 2 >= self.max_octets
+    }
+
     /// Counts a packet in.
     pub(crate) fn add(&mut self, octets: u16) {
         self.packets += 1;

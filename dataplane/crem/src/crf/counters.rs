@@ -33,6 +33,8 @@ counters! {
         restored_coded,
         /// Of those, by source copies.
         restored_copy,
+        /// Packets missing in runs that the transport sent again, filled with the copies held.
+        replayed,
         /// Restored packets that were no longer needed.
         restored_unneeded,
         /// Blocks that were opened.

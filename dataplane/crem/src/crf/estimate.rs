@@ -108,6 +108,17 @@ impl Passage {
         self.marks.push_back((now, next));
     }
 
+    /// When the newest mark was set.
+    pub(crate) fn newest(&self) -> Option<Instant> {
+        self.marks.back().map(|(at, _)| *at)
+    }
+
+    /// Where the stream stood at `time`, to the grain of the marks; `None` if that is forgotten.
+    pub(crate) fn at(&self, time: Instant) -> Option<Psn> {
+        let place = self.marks.partition_point(|(at, _)| *at <= time);
+        Some(self.marks.get(place.checked_sub(1)?)?.1)
+    }
+
     /// How long ago the stream went past `psn`, to the grain of the marks; `None` if it has not, or too
     /// long ago.
     pub(crate) fn since(&self, now: Instant, psn: Psn) -> Option<Duration> {
@@ -304,6 +315,11 @@ mod tests {
             p.since(Instant(200_000), Psn::new(0xff_fff0 + 5)),
             None,
             "forgotten"
+        );
+        assert_eq!(p.at(Instant(90_500)), Some(Psn::new(0xff_fff0 + 90)));
+        assert_eq!(
+            (p.at(Instant(5_000)), p.newest()),
+            (None, Some(Instant(99_000)))
         );
         p.note(Instant(99_500), Psn::new(0xff_fff0 + 120), US);
         assert_eq!(

@@ -4,7 +4,8 @@
 //!
 //! Here is the entry only; one concern per module: `bind` and `lifecycle` negotiation, `params`
 //! configurations, `source` arrivals, `repair` REPAIRs, `recover`, `ranges` and `phase` decisions over
-//! time, `decode` decode jobs, `reporting` LOSS_REPORT, `room` what is kept, `track` the flow; `window`,
+//! time, `replay` runs that the
+//! transport sends again, `decode` decode jobs, `reporting` LOSS_REPORT, `room` what is kept, `track` the flow; `window`,
 //! `hold`, `gaps`, `block`, `tally`, `request`, `estimate` and `budget` the state these work on.
 //!
 //! Cost: see `source` and `repair`. A call costs besides O(log flows) where a deadline changes.
@@ -23,6 +24,7 @@ mod phase;
 mod ranges;
 mod recover;
 mod repair;
+mod replay;
 mod reporting;
 mod request;
 mod room;
@@ -37,6 +39,7 @@ mod window;
 
 pub use counters::CrfCounters;
 pub use lifecycle::Life;
+pub use replay::{Payload, Same};
 pub use status::{ConfigStatus, FlowStatus};
 pub use track::Figures;
 
@@ -120,6 +123,7 @@ impl<B: PktBuf> Crf<B> {
             jobs: VecDeque::new(),
             next_job: 0,
             next_serial: 0,
+            same: None,
             spare: Vec::new(),
             pieces: Vec::new(),
             peers: HashMap::new(),
@@ -135,6 +139,12 @@ impl<B: PktBuf> Crf<B> {
             give_up_from: 0,
             config,
         }
+    }
+
+    /// Gives the function a comparison of packets: it needs one to fill holes in runs that the transport
+    /// sends again (`CrfConfig::replay`).
+    pub fn compare_with(&mut self, same: Same<B>) {
+        self.shared.same = Some(same);
     }
 
     /// Takes another configuration. Switching to passthrough ends every flow; what is held goes out.

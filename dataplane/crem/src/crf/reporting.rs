@@ -24,6 +24,7 @@ impl<B: Clone> Track<B> {
             Some(_) => return,
             None => return self.rest(cx),
         }
+        self.went_back -= self.went_back / 16;
         let flow = self.offer.flow;
         if let Some(report) = self.tally.report(cx.now, self.times.allowance, flow) {
             cx.shared.counters.reports += 1;
@@ -40,6 +41,13 @@ impl<B: Clone> Track<B> {
     /// The flow rests. What it kept in case of a gap at its end is not needed any more.
     fn rest(&mut self, cx: &mut Cx<'_, B>) {
         self.suspect = None;
+        if self.replay_floor(cx).is_some() && cx.now < self.last_activity + self.times.keep() {
+            // The host may be about to send a window again.
+            self.rest_at = Some(self.last_activity + self.times.keep());
+            return;
+        }
+        self.rest_at = None;
+        self.run = None;
         if let Some(next) = self.window.as_ref().map(Window::next)
             && self.gaps.is_empty()
             && self.blocks.iter().all(|block| block.closed)

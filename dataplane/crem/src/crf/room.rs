@@ -26,15 +26,11 @@ impl<B: Clone> Track<B> {
         }
     }
 
-    /// Moves the window up to the first position that may still matter, and lets go of the sources that
-    /// no decode can need any more: those with nothing missing within the largest k on either side.
-    /// O(1) per PSN passed; besides O(open gaps and blocks) where something is missing.
-    pub(crate) fn advance_base(&mut self, cx: &mut Cx<'_, B>) {
+    /// Before this PSN nothing matters for decoding any more, and before the second one only sources
+    /// near something missing do.
+    fn decode_limits(&self) -> Option<(Psn, Psn)> {
         let reach = i32::from(self.configs.max_k());
-        let Some(window) = &mut self.window else {
-            return;
-        };
-        let passed = window.next().add(-reach);
+        let passed = self.window.as_ref()?.next().add(-reach);
         let mut limit = passed;
         if let Some(first) = self.gaps.first() {
             limit = earlier(limit, first.add(-reach));
@@ -43,12 +39,40 @@ impl<B: Clone> Track<B> {
             // Its description may be a wrong one; the right one may start up to k earlier.
             limit = earlier(limit, block.description.start.add(-reach));
         }
+        Some((limit, passed))
+    }
+
+    /// Moves the window up to the first position that may still matter, and lets go of the sources that
+    /// no decode can need any more: those with nothing missing within the largest k on either side.
+    /// O(1) per PSN passed; besides O(open gaps and blocks) where something is missing.
+    pub(crate) fn advance_base(&mut self, cx: &mut Cx<'_, B>) {
+        let Some((limit, passed)) = self.decode_limits() else {
+            return;
+        };
+        match self.replay_floor(cx) {
+            Some(floor) => self.advance_to(earlier(limit, floor), earlier(passed, floor), cx),
+            None => self.advance_to(limit, passed, cx),
+        }
+    }
+
+    fn advance_to(&mut self, limit: Psn, passed: Psn, cx: &mut Cx<'_, B>) {
+        let Some(window) = &mut self.window else {
+            return;
+        };
         if limit.is_after(window.base()) {
             window.drop_before(limit, &mut cx.shared.keep_budget);
         }
         let from = later(self.released, window.base());
         self.released = later(from, passed);
         self.let_go(from, passed, cx);
+    }
+
+    /// Lets go of the copies that only a run of resent packets could need.
+    pub(crate) fn forget_copies(&mut self, cx: &mut Cx<'_, B>) {
+        self.run = None;
+        if let Some((limit, passed)) = self.decode_limits() {
+            self.advance_to(limit, passed, cx);
+        }
     }
 
     /// Nothing is missing in [start, end) any more.
@@ -116,7 +140,8 @@ impl<B: Clone> Track<B> {
         }
     }
 
-    /// Memory is short: gives up the older quarter of what this flow keeps. Returns the packets freed.
+    /// Memory is short: gives up the copies of this flow, or the older quarter of what else it keeps.
+    /// Returns the packets freed.
     /// Blocks stay in their places until [`Track::sweep`].
     pub(crate) fn shed(&mut self, cx: &mut Cx<'_, B>) -> u32 {
         let Some(window) = &self.window else {
@@ -124,9 +149,13 @@ impl<B: Clone> Track<B> {
         };
         let symbols =
             |track: &Self| -> usize { track.blocks.iter().map(|b| b.symbols.len()).sum() };
-        let before = window.kept() as usize + symbols(self);
-        let limit = window.base().add((window.len() / 4).max(1) as i32);
-        self.give_up_before(limit, cx);
+        let kept = window.kept();
+        let before = kept as usize + symbols(self);
+        self.forget_copies(cx);
+        if let Some(window) = self.window.as_ref().filter(|w| w.kept() == kept) {
+            let limit = window.base().add((window.len() / 4).max(1) as i32);
+            self.give_up_before(limit, cx);
+        }
         let after = self.window.as_ref().map_or(0, |w| w.kept() as usize) + symbols(self);
         before.saturating_sub(after) as u32
     }

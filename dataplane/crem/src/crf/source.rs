@@ -59,6 +59,7 @@ impl<B: Clone> Track<B> {
 
     /// The packet that carries the next PSN.
     fn new_psn(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        self.run = None;
         self.step(d.psn);
         let end = self.consumed(d);
         self.reach(end, cx);
@@ -112,12 +113,14 @@ impl<B: Clone> Track<B> {
             Place::In(Seen::Absent | Seen::Nothing) => {
                 // Not a new PSN (AMB-REREAD). Should a block name it as present after all, it is here.
                 cx.shared.counters.repeated_sources += 1;
+                self.run = None;
                 self.note_received(d, cx);
                 self.mark_dirty(d.psn);
                 self.pass(frame(d), cx);
             }
             Place::In(Seen::Received | Seen::Restored) | Place::Behind | Place::Ahead => {
                 cx.shared.counters.repeated_sources += 1;
+                self.sent_again(d, self.consumed(d), cx);
                 self.pass(frame(d), cx);
             }
         }
@@ -144,6 +147,7 @@ impl<B: Clone> Track<B> {
             }
         }
         self.note_received(d, cx);
+        self.sent_again(d, self.consumed(d), cx);
         self.gaps.take(d.psn, 1, |_| ());
         self.mark_dirty(d.psn);
         self.pass(frame(d), cx);
@@ -234,6 +238,7 @@ impl<B: Clone> Track<B> {
 
     fn start_window(&mut self, first: Psn) -> Psn {
         self.window = Some(Window::new(first));
+        (self.passage, self.history) = Default::default();
         self.released = first;
         first
     }
@@ -248,6 +253,8 @@ impl<B: Clone> Track<B> {
             self.tally.passed(cx.now, step, self.times.allowance);
             let grain = self.times.min_rtt.map_or(Duration::ZERO, |rtt| rtt / 256);
             self.passage.note(cx.now, step.end, grain);
+            let grain = self.replay_time() / 48;
+            self.history.note(cx.now, step.end, grain);
             self.look_at_blocks(step, cx);
             self.ripen_gaps(cx);
         } else if self.watch_blocks {

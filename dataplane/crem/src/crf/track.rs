@@ -19,6 +19,7 @@ use super::gaps::{Gap, Gaps, earliest};
 use super::hold::{Frame, HoldQueue};
 use super::params::Configs;
 use super::phase::Means;
+use super::replay::{Run, Same};
 use super::request::Requests;
 use super::tally::{Step, Tally};
 use super::window::{Kept, Seen, Window};
@@ -50,6 +51,8 @@ pub(crate) struct Shared<B> {
     pub(crate) jobs: VecDeque<Job>,
     pub(crate) next_job: u64,
     pub(crate) next_serial: u64,
+    /// The caller's comparison of packets.
+    pub(crate) same: Option<Same<B>>,
     /// Memory of closed blocks.
     pub(crate) spare: Vec<Vec<SymbolRef<B>>>,
     /// Memory for pieces of gaps.
@@ -150,6 +153,8 @@ pub struct Figures {
     pub restored_coded: u64,
     /// Packets restored by source copies.
     pub restored_copy: u64,
+    /// Packets of resent runs filled with copies.
+    pub replayed: u64,
     /// Lost positions left to the RDMA transport.
     pub left: u64,
     /// Requests sent.
@@ -166,6 +171,14 @@ pub(crate) struct Track<B> {
     pub(crate) configs: Configs,
     /// `None` until the first source packet.
     pub(crate) window: Option<Window<B>>,
+    /// Where the stream stood when: for how long copies are kept.
+    pub(crate) history: Passage,
+    /// The run of resent packets that is under way.
+    pub(crate) run: Option<Run<B>>,
+    /// How far the host has gone back, PSNs; decays.
+    pub(crate) went_back: u32,
+    /// When the copies of a resting flow go.
+    pub(crate) rest_at: Option<Instant>,
     /// Before this PSN only sources near something missing are kept.
     pub(crate) released: Psn,
     pub(crate) hold: HoldQueue<B>,
@@ -222,6 +235,10 @@ impl<B: Clone> Track<B> {
             offer,
             configs: Configs::default(),
             window: None,
+            history: Passage::default(),
+            run: None,
+            went_back: 0,
+            rest_at: None,
             released: Psn::new(0),
             hold: HoldQueue::new(),
             gaps: Gaps::default(),
@@ -369,6 +386,7 @@ impl<B: Clone> Track<B> {
         self.gaps = Gaps::default();
         self.unripe = false;
         self.suspect = None;
+        self.run = None;
         if let Some(mut window) = self.window.take() {
             window.clear(&mut cx.shared.keep_budget);
         }
@@ -383,6 +401,7 @@ impl<B: Clone> Track<B> {
             pause,
             self.gaps.next_due(),
             self.blocks_due,
+            self.rest_at.filter(|_| self.report_due.is_none()),
         ];
         parts.into_iter().fold(None, earliest)
     }

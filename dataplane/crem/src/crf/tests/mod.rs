@@ -9,6 +9,7 @@ mod holding;
 mod hostile;
 mod psns;
 mod recovery;
+mod replaying;
 mod reports;
 
 use alloc::rc::Rc;

@@ -1,0 +1,166 @@
+//! Holes in a run of packets that the transport sends again: filled with the copies that were delivered
+//! before. A go-back-N host resends a whole window after one loss it saw, resent packets are no sources,
+//! and with more than a loss or so a round trip such a run would never end. Beyond the draft; the
+//! operator can switch it off.
+//!
+//! A hole is filled only if the resent packets on both sides of it equal the copies held of them, which
+//! the caller's comparison says: then the host repeats what it sent before, and what is missing in
+//! between is known.
+//!
+//! Cost: a packet that is sent again takes one clone of its reference; a hole two comparisons of
+//! octets by the caller. Copies are kept for about two holds and round trips, in the half of the memory
+//! bound that decoding does not need, and are the first to go.
+
+use core::fmt;
+
+use crem_wire::Psn;
+
+use super::hold::Frame;
+use super::track::{Cx, Track, earlier};
+use super::window::{Kept, MAX_SPAN, Place, Seen, Window};
+use crate::actions::Delivery;
+use crate::packet::Desc;
+use crate::time::Duration;
+
+/// The longest hole that is filled, PSNs.
+const MAX_HOLE: i32 = 256;
+
+/// A UDP payload inside a frame, for comparison.
+#[derive(Debug)]
+pub struct Payload<'a, B> {
+    /// The frame.
+    pub buf: &'a B,
+    /// Offset of the UDP payload.
+    pub off: u16,
+    /// Octets of the UDP payload.
+    pub len: u16,
+}
+
+/// Whether two packets of the same PSN carry the same, but for what a host may change when it sends a
+/// packet again: the acknowledgment request in the BTH, and the ICRC, which covers that bit and the
+/// IPv4 Identification (AMB-RETXDIFF).
+pub struct Same<B>(pub fn(&Payload<'_, B>, &Payload<'_, B>) -> bool);
+
+impl<B> Clone for Same<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Same<B> {}
+
+impl<B> fmt::Debug for Same<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Same")
+    }
+}
+
+/// The last packet of a run that is sent again.
+#[derive(Clone, Debug)]
+pub(crate) struct Run<B> {
+    psn: Psn,
+    /// One beyond the PSNs that it consumes.
+    next: Psn,
+    kept: Kept<B>,
+}
+
+fn payload<B>(kept: &Kept<B>) -> Payload<'_, B> {
+    Payload {
+        buf: &kept.buf,
+        off: kept.off,
+        len: kept.len,
+    }
+}
+
+impl<B: Clone> Track<B> {
+    /// A packet with a PSN that was there before, about to be passed on.
+    pub(crate) fn sent_again(&mut self, d: &Desc<B>, next: Psn, cx: &mut Cx<'_, B>) {
+        let Some(same) = cx.shared.same.filter(|_| cx.config.crf.replay) else {
+            return;
+        };
+        if let Some(window) = &self.window {
+            let back = window.next().distance_from(d.psn).max(0) as u32;
+            self.went_back = self.went_back.max(back);
+        }
+        let run = Run {
+            psn: d.psn,
+            next,
+            kept: Kept {
+                buf: d.buf.clone(),
+                off: d.payload_off,
+                len: d.payload_len,
+            },
+        };
+        if let Some(before) = self.run.take()
+            && (1..=MAX_HOLE).contains(&d.psn.distance_from(before.next))
+            && self.is_copy(&before, same)
+            && self.is_copy(&run, same)
+        {
+            self.fill(before.next, d.psn, cx);
+        }
+        self.run = Some(run);
+    }
+
+    /// Whether a packet that was sent again equals the copy held of it.
+    fn is_copy(&self, run: &Run<B>, Same(same): Same<B>) -> bool {
+        self.window
+            .as_ref()
+            .and_then(|window| window.kept_at(run.psn))
+            .is_some_and(|held| same(&payload(held), &payload(&run.kept)))
+    }
+
+    /// Passes the copies of [from, to) on, if every packet in there is held.
+    fn fill(&mut self, from: Psn, to: Psn, cx: &mut Cx<'_, B>) {
+        let count = to.distance_from(from);
+        let held = |window: &Window<B>, psn| match window.place(psn) {
+            Place::In(Seen::Received | Seen::Restored) => window.kept_at(psn).is_some(),
+            Place::In(Seen::Absent | Seen::Nothing) => true,
+            Place::In(Seen::Missing | Seen::Left) | Place::Behind | Place::Ahead => false,
+        };
+        let complete = self
+            .window
+            .as_ref()
+            .is_some_and(|window| (0..count).all(|n| held(window, from.add(n))));
+        if !complete {
+            return;
+        }
+        for n in 0..count {
+            let psn = from.add(n);
+            let copy = self.window.as_ref().and_then(|w| w.kept_at(psn).cloned());
+            if let Some(copy) = copy {
+                cx.shared.counters.replayed += 1;
+                self.figures.replayed += 1;
+                let frame = Frame {
+                    psn,
+                    octets: copy.len,
+                    kind: Delivery::Restored,
+                    buf: copy.buf,
+                };
+                self.pass(frame, cx);
+            }
+        }
+    }
+
+    /// How long a copy may be needed after its packet arrived: until a loss at its side has shown
+    /// through, the host has heard of it and has sent the packet again.
+    pub(crate) fn replay_time(&self) -> Duration {
+        let hold = self.times.hold.unwrap_or(Duration::ZERO);
+        (hold + self.times.srtt) * 2 + self.times.srtt / 2
+    }
+
+    /// Before which PSN no copies are needed; `None` if copies are not to be kept at all. Besides by
+    /// time, which stands still while nothing new arrives, they are kept as far back as the host has
+    /// gone back of late, and half as far again.
+    pub(crate) fn replay_floor(&self, cx: &Cx<'_, B>) -> Option<Psn> {
+        let on = cx.config.crf.replay && cx.shared.same.is_some();
+        let window = self.window.as_ref()?;
+        if !on || cx.shared.keep_budget.is_half_used() {
+            return None;
+        }
+        let newest = self.history.newest()?;
+        let floor = self.history.at(newest - self.replay_time());
+        let far = self.went_back.saturating_add(self.went_back / 2);
+        let back = window.next().add(-(far.min(MAX_SPAN) as i32));
+        Some(earlier(floor.unwrap_or(window.base()), back))
+    }
+}

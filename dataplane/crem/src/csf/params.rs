@@ -267,7 +267,7 @@ impl Params {
     }
 
     /// Whether an acknowledged configuration waits for an Effective PSN that the flow, slower than it
-    /// was when it was chosen, will not reach soon.
+    /// was when it was chosen, will not reach within two SRTT.
     pub(super) fn is_stalled(&self, pace: Pace, now: Instant) -> bool {
         self.pending.is_some_and(|p| {
             let left = p.effective.distance_from(pace.next);

@@ -30,42 +30,55 @@ pub(super) enum Seen {
     Reused { absent: u32 },
 }
 
-/// Packets per second, smoothed over windows of about one round trip.
+/// Packets per second, in windows of about one round trip.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateMeter {
     window_start: Option<Instant>,
     count: u64,
-    per_second: Option<u64>,
+    /// Packets and length of the window before.
+    last: Option<(u64, Duration)>,
+    smoothed: Option<u64>,
 }
 
 impl RateMeter {
-    fn note(&mut self, now: Instant, pause: bool, window: Duration) {
-        let start = match self.window_start {
-            Some(start) if !pause => start,
-            _ => {
-                self.count = 0;
-                self.window_start = Some(now);
-                now
-            }
+    /// A packet passes, new or not: closes the window if it is over. After a pause all begins anew, but
+    /// for the smoothed rate.
+    fn tick(&mut self, now: Instant, pause: bool, window: Duration) {
+        let Some(start) = self.window_start.filter(|_| !pause) else {
+            (self.count, self.last) = (0, None);
+            self.window_start = Some(now);
+            return;
         };
         let elapsed = now.since(start);
-        if elapsed >= window && self.count > 0 {
-            let fresh = per_second(self.count, elapsed);
-            self.per_second = Some(self.per_second.map_or(fresh, |old| (old * 3 + fresh) / 4));
-            self.window_start = Some(now);
-            self.count = 0;
+        if elapsed < window {
+            return;
         }
-        self.count += 1;
+        if self.count > 0 {
+            let fresh = per_second(self.count, elapsed);
+            self.smoothed = Some(self.smoothed.map_or(fresh, |old| (old * 3 + fresh) / 4));
+        }
+        self.last = Some((self.count, elapsed));
+        self.window_start = Some(now);
+        self.count = 0;
     }
 
     /// The smoothed rate, or before the first full window what there is of it.
-    fn get(&self, now: Instant) -> u64 {
-        self.per_second.unwrap_or_else(|| {
-            let elapsed = self
-                .window_start
-                .map_or(Duration::ZERO, |start| now.since(start));
-            per_second(self.count, elapsed.max(MIN_WINDOW))
-        })
+    fn smoothed(&self, now: Instant) -> u64 {
+        self.smoothed
+            .unwrap_or_else(|| per_second(self.count, self.elapsed(now).max(MIN_WINDOW)))
+    }
+
+    /// The rate of the last one to two windows; the smoothed one where there is none.
+    fn recent(&self, now: Instant) -> u64 {
+        self.last.map_or_else(
+            || self.smoothed(now),
+            |(count, elapsed)| per_second(count + self.count, elapsed + self.elapsed(now)),
+        )
+    }
+
+    fn elapsed(&self, now: Instant) -> Duration {
+        self.window_start
+            .map_or(Duration::ZERO, |start| now.since(start))
     }
 }
 
@@ -109,6 +122,7 @@ impl Track {
         if let Some(seen) = packet.mtu_seen.filter(|m| is_rdma_mtu(*m)) {
             self.mtu = Some(seen);
         }
+        self.rate.tick(now, pause, window.max(MIN_WINDOW));
         let seen = self.place(packet.psn);
         if let Seen::Behind = seen {
             return seen;
@@ -118,7 +132,7 @@ impl Track {
         }
         let absent = self.absent_after(packet, mtu);
         self.highest = Some(packet.psn.add(absent as i32));
-        self.rate.note(now, pause, window.max(MIN_WINDOW));
+        self.rate.count += 1;
         match seen {
             Seen::New { jump, .. } => {
                 self.new_packets += 1;
@@ -174,14 +188,14 @@ impl Track {
         self.highest.map_or(Psn::new(0), |psn| psn.add(1))
     }
 
-    /// New packets per second.
+    /// New packets per second over the last one or two round trips.
     pub(super) fn rate(&self, now: Instant) -> u64 {
-        self.rate.get(now)
+        self.rate.recent(now)
     }
 
     /// Mean time between new packets.
     pub(super) fn spacing(&self, now: Instant) -> Duration {
-        Duration::from_nanos(1_000_000_000 / self.rate(now).max(1))
+        Duration::from_nanos(1_000_000_000 / self.rate.smoothed(now).max(1))
     }
 }
 
@@ -280,14 +294,20 @@ mod tests {
             "{}",
             track.rate(now)
         );
-        // A pause does not count.
+        // A pause does not count, and packets that are not new do not either.
         track.observe(&desc(key(1), 200), 1024, MS, Instant(5_000_000_000));
+        let now = Instant(5_000_000_000);
         assert!(
             (9_000..=11_000).contains(&track.rate(now)),
             "{}",
             track.rate(now)
         );
         assert!(track.spacing(now) < Duration::from_micros(120));
+        for n in 1..40u64 {
+            let now = Instant(5_000_000_000 + n * 100_000);
+            track.observe(&desc(key(1), 200), 1024, MS, now);
+        }
+        assert!(track.rate(Instant(5_004_000_000)) < 100);
     }
 
     #[test]

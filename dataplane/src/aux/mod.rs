@@ -140,10 +140,12 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     };
     let _ = tell.send(Ok(()));
     let (publish, latest) = watch::channel(None::<Arc<Snapshot>>);
+    let (publish_list, listing) = watch::channel(None::<Arc<Snapshot>>);
     let names: Vec<String> = task.about.segments.iter().map(|s| s.id.clone()).collect();
     let server = socket::Server {
         about: Arc::new(task.about),
         latest,
+        listing,
         list_flows,
     };
     let serving = tokio::spawn(server.serve(listener));
@@ -151,7 +153,11 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let mut on_ready = Some(task.on_ready);
     while let Some(mut snapshot) = snapshots.recv().await {
         log_events(&names, &mut snapshot);
-        publish.send_replace(Some(Arc::new(Snapshot::clone(&snapshot))));
+        let shown = Arc::new(Snapshot::clone(&snapshot));
+        if shown.flows.is_some() {
+            publish_list.send_replace(Some(Arc::clone(&shown)));
+        }
+        publish.send_replace(Some(shown));
         // The worker fills the same memory again.
         let _ = spare.try_send(snapshot);
         if let Some(on_ready) = on_ready.take() {

@@ -41,7 +41,10 @@ pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) about: Arc<About>,
+    /// The latest snapshot.
     pub(super) latest: watch::Receiver<Option<Arc<Snapshot>>>,
+    /// The latest one that lists the flows.
+    pub(super) listing: watch::Receiver<Option<Arc<Snapshot>>>,
     pub(super) list_flows: Arc<AtomicBool>,
 }
 
@@ -92,21 +95,16 @@ impl Server {
     }
 
     async fn answer(&mut self, get: Get) -> Reply {
-        let wants_flows = get == Get::Flows;
-        if wants_flows {
-            // A list from before the question does not count.
-            self.latest.mark_unchanged();
-            self.list_flows.store(true, Ordering::Relaxed);
-        }
-        let fits = |s: &Option<Arc<Snapshot>>| {
-            s.as_ref()
-                .is_some_and(|s| !wants_flows || s.flows.is_some())
-        };
         let found = async {
-            if wants_flows {
-                self.latest.changed().await.ok()?;
+            if get == Get::Flows {
+                // A list from before the question does not count.
+                self.listing.mark_unchanged();
+                self.list_flows.store(true, Ordering::Relaxed);
+                self.listing.changed().await.ok()?;
+                self.listing.borrow_and_update().clone()
+            } else {
+                self.latest.wait_for(Option::is_some).await.ok()?.clone()
             }
-            self.latest.wait_for(fits).await.ok()?.clone()
         };
         match tokio::time::timeout(PATIENCE, found).await {
             Ok(Some(snapshot)) => documents::reply(&self.about, &snapshot, get),

@@ -23,6 +23,8 @@ counters! {
         held,
         /// Times a hold ended by time.
         holds_expired,
+        /// Times a hold ended early because the host went back to before what was held.
+        holds_overtaken,
         /// Times a hold ended early because a bound was reached.
         holds_cut,
         /// Restored packets delivered.

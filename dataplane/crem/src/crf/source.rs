@@ -60,6 +60,7 @@ impl<B: Clone> Track<B> {
     /// The packet that carries the next PSN.
     fn new_psn(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
         self.run = None;
+        self.resent = None;
         self.step(d.psn);
         let end = self.consumed(d);
         self.reach(end, cx);
@@ -104,6 +105,7 @@ impl<B: Clone> Track<B> {
 
     /// A PSN below the highest: late, repeated, or of a READ that is issued again.
     fn behind(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        self.note_going_back(d, cx);
         let place = self
             .window
             .as_ref()
@@ -123,6 +125,23 @@ impl<B: Clone> Track<B> {
                 self.sent_again(d, self.consumed(d), cx);
                 self.pass(frame(d), cx);
             }
+        }
+    }
+
+    /// A host that goes back sends all that is held once more. What is held goes first, as it would over
+    /// a wire: between the resent packets it would look like further losses to the receiver.
+    fn note_going_back(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        let starts = self.resent.is_none_or(|next| next.is_after(d.psn));
+        self.resent = Some(self.consumed(d));
+        if !(starts && self.hold.is_waiting()) {
+            return;
+        }
+        // What comes back sooner than half a round trip later was duplicated or reordered on the way.
+        let age = self.window.as_ref().and_then(|w| w.at(d.psn));
+        let soonest = self.times.min_rtt.unwrap_or(Duration::MAX) / 2;
+        if age.is_some_and(|at| cx.now.since(at) >= soonest) {
+            cx.shared.counters.holds_overtaken += 1;
+            self.release_hold(cx);
         }
     }
 

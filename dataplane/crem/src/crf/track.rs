@@ -173,7 +173,9 @@ pub(crate) struct Track<B> {
     pub(crate) window: Option<Window<B>>,
     /// Where the stream stood when: for how long copies are kept.
     pub(crate) history: Passage,
-    /// The run of resent packets that is under way.
+    /// The PSN after the last packet that was not new, until a new one comes.
+    pub(crate) resent: Option<Psn>,
+    /// The run of resent packets that is under way, for its holes.
     pub(crate) run: Option<Run<B>>,
     /// How far the host has gone back, PSNs; decays.
     pub(crate) went_back: u32,
@@ -236,6 +238,7 @@ impl<B: Clone> Track<B> {
             configs: Configs::default(),
             window: None,
             history: Passage::default(),
+            resent: None,
             run: None,
             went_back: 0,
             rest_at: None,

@@ -251,3 +251,20 @@ fn a_duplicate_of_a_held_packet_waits_with_it() {
     rig.burst(&[1000]);
     assert_eq!(rig.taken(), [1000, 1001, 1001, 1002]);
 }
+
+#[test]
+fn what_is_held_goes_before_a_window_that_is_sent_again() {
+    let mut fixed = config();
+    fixed.crf.hold = Hold::Fixed(3 * RTT);
+    let mut rig = Rig::bound(fixed, 2, 1000);
+    rig.burst(&[1000, 1002, 1004]);
+    rig.now = rig.now + RTT;
+    rig.burst(&[1006]);
+    assert_eq!(rig.taken(), [1000]);
+    // A duplicate of what just came is not the host's doing.
+    rig.burst(&[1006]);
+    assert_eq!(rig.taken(), [] as [u32; 0]);
+    rig.burst(&[1001, 1002, 1003]);
+    assert_eq!(rig.taken(), [1002, 1004, 1006, 1006, 1001, 1002, 1003]);
+    assert_eq!(rig.count("holds_overtaken"), 1);
+}

@@ -104,7 +104,8 @@ impl<B: Clone> Flow<B> {
         }
     }
 
-    /// Tries to send the first HELLO along `frame`, and notes why not.
+    /// Tries to send the first HELLO along `frame`, and notes why not. Flows ask with every run of
+    /// packets, so under pacing the busiest ones are the first to find a token.
     pub(super) fn try_hello(&mut self, frame: &B, sh: &mut Shared<B>, now: Instant) {
         match self.may_hello(sh, now) {
             Ok(()) => self.step(Input::Grant, Cause::Frame(frame), sh, now),

@@ -100,8 +100,9 @@ impl<B: PktBuf> Csf<B> {
         }
     }
 
-    /// Takes another configuration. Bounds of tables and retention hold from now on, limits and
-    /// policy for what is negotiated from now on; passthrough closes every flow.
+    /// Takes another configuration: retention, pacing and policy hold from now on, limits for what is
+    /// negotiated from now on; passthrough closes every flow. The tables keep the bounds they were
+    /// made with.
     pub fn set_config(&mut self, now: Instant, cfg: CoreConfig) {
         if cfg.mode == Mode::Passthrough {
             self.close_all(CloseReason::Normal);
@@ -238,14 +239,17 @@ impl<B: PktBuf> Csf<B> {
     }
 
     /// A valid message came from a peer in its role as sender, for flows of `host`: a peer taken for
-    /// dead is tried again at once (AMB-SCALE).
+    /// dead is tried again at once (AMB-SCALE). Other addresses than those of possible peers are
+    /// ignored.
     pub fn peer_alive(&mut self, from: SocketAddr, host: Option<IpAddr>) {
         let Shared {
             peers, events, cfg, ..
         } = &mut self.sh;
-        peers.alive(from, host, cfg.crem_port, |target| {
-            events.push(Event::PeerAlive(target))
-        });
+        if cfg.allows(from.ip()) {
+            peers.alive(from, host, cfg.crem_port, |target| {
+                events.push(Event::PeerAlive(target));
+            });
+        }
     }
 
     /// Ends every flow: CLOSE with this reason where bound.

@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors restore e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors fec-check bench-fec restore e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,7 @@ test: ## everything that CI runs (root)
 	@$(STAGE) unit $(MAKE) -s unit
 	@$(STAGE) build $(MAKE) -s build
 	@$(STAGE) vectors $(MAKE) -s vectors
+	@$(STAGE) fec-check $(MAKE) -s fec-check
 	@$(STAGE) restore $(MAKE) -s restore
 	@$(STAGE) e2e $(MAKE) -s e2e
 	@$(STAGE) --summary
@@ -56,6 +57,13 @@ unit: setup ## unit, property and DPDK tests (root for the DPDK tests)
 vectors: ## test vectors of the protocol documents, and that the runner sees a broken product function
 	cargo run --release --locked -q -p crem-integration --bin vectors -- integration/testdata/vectors
 	cargo test --locked -q -p crem-integration --features mutate --test vectors_mutate
+
+fec-check: ## coding kernels under a checker of memory accesses, and against ISA-L
+	integration/scripts/fec-check
+
+bench-fec: ## coding against ISA-L, reed-solomon-erasure and the XOR bound (about 2 minutes after the build)
+	cargo build --release --locked -q -p crem-bench-fec
+	integration/scripts/with-hugepages 320 target/release/bench-fec --isal "$$(integration/scripts/isal)"
 
 restore: ## restore every request packet of the captures
 	cargo run --release --locked -q -p crem-integration --bin restore

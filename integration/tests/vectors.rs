@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crem_fec::{Engine, Isa};
 use crem_integration::vectors::run_directory;
 use serde_json::{Value, json};
 
@@ -45,6 +46,41 @@ fn committed_vectors_pass() {
     }
     let names: Vec<&str> = report.files.iter().map(|file| file.name.as_str()).collect();
     assert!(COMPLETE.iter().all(|name| names.contains(name)));
+}
+
+#[test]
+fn coding_vectors_pass_with_every_instruction_set_forced() {
+    let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join("forced.out");
+    let run = |isa: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vectors"));
+        command
+            .arg(testdata())
+            .arg("--json")
+            .arg(&json)
+            .env("CREM_FEC_ISA", isa);
+        command.output().unwrap()
+    };
+    let mut forced = 0;
+    for isa in Isa::ALL {
+        let output = run(isa.name());
+        let text = String::from_utf8(output.stdout).unwrap();
+        if Engine::with_isa(isa).is_ok() {
+            assert!(
+                output.status.success() && text.contains(" 0 failed"),
+                "{}: {text}",
+                isa.name()
+            );
+            forced += 1;
+        } else {
+            assert!(
+                text.contains("FAILED coding: CREM_FEC_ISA"),
+                "{}: {text}",
+                isa.name()
+            );
+        }
+    }
+    assert!(forced > 0);
+    assert_eq!(run("abacus").status.code(), Some(1));
 }
 
 /// A directory with one file, and what the program says about it.

@@ -46,7 +46,13 @@ struct Decode {
 }
 
 pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str] {
-    let engine = Engine::from_env().unwrap_or_else(|_| Engine::detect());
+    let engine = match Engine::from_env() {
+        Ok(engine) => engine,
+        Err(error) => {
+            tally.check(|| "CREM_FEC_ISA".to_owned(), Err(error.to_string()));
+            return &["coefficients", "products", "cases"];
+        }
+    };
     tally.each(
         document,
         "coefficients",

@@ -4,16 +4,19 @@
 
 mod check;
 mod demo;
+mod ends;
 mod gateway;
 mod ledger;
 mod machine;
 mod process;
 mod report;
 mod run;
+mod script;
 mod spec;
 mod tap;
 mod tcp;
 mod topology;
+mod watch;
 
 pub use check::{Finding, check};
 pub use demo::demo;

@@ -203,3 +203,9 @@ impl Drop for Process {
         let _ = self.child.wait();
     }
 }
+
+/// Reads a report that a program wrote.
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()).into())
+}

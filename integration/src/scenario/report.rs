@@ -143,6 +143,16 @@ impl RunReport {
             .sum()
     }
 
+    /// Retransmission timeouts, all flows.
+    pub fn timeouts(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.requester.timeouts).sum()
+    }
+
+    /// A count of both directions together.
+    pub fn sum(&self, count: fn(&Ledger) -> u64) -> u64 {
+        count(&self.a_to_b) + count(&self.b_to_a)
+    }
+
     /// A counter of the receiver function, summed over both gateways.
     pub fn crf(&self, name: &str) -> u64 {
         self.gateways
@@ -164,53 +174,47 @@ pub(crate) const REPLAYED: &str = "replayed";
 /// A line of the table: its name and its value for a run.
 type Row = (&'static str, fn(&RunReport) -> String);
 
+/// The lines of the table.
+const ROWS: [Row; 16] = [
+    ("goodput Mbit/s", |r| format!("{:.1}", r.goodput_mbit())),
+    ("completion s", |r| format!("{:.2}", r.seconds())),
+    ("lost on the WAN", |r| r.lost_on_wan().to_string()),
+    ("  of these new sources", |r| {
+        r.sum(|l| l.new_sources_lost).to_string()
+    }),
+    ("  arrived all the same", |r| {
+        r.sum(|l| l.restored_exactly).to_string()
+    }),
+    ("restored by FEC", |r| r.crf(RESTORED_FEC).to_string()),
+    ("restored by coded retransmission", |r| {
+        r.crf(RESTORED_CODED).to_string()
+    }),
+    ("restored by source copy", |r| {
+        r.crf(RESTORED_COPY).to_string()
+    }),
+    ("holes of resent runs filled", |r| {
+        r.crf(REPLAYED).to_string()
+    }),
+    ("retransmitted by the transport", |r| r.resent().to_string()),
+    ("transport timeouts", |r| r.timeouts().to_string()),
+    ("message time ms, median", |r| worst(r, 0)),
+    ("message time ms, 99 %", |r| worst(r, 1)),
+    ("frames nobody sent", |r| r.sum(|l| l.foreign).to_string()),
+    ("bytes wrong", |r| r.bytes_wrong().to_string()),
+    ("machine busy, %", |r| {
+        format!("{:.0}", 100.0 * r.machine.busy)
+    }),
+];
+
 /// Prints the runs of a scenario side by side, then what was found.
 pub fn print(outcome: &Outcome) {
     println!("\n{}", outcome.name);
-    let rows: [Row; 16] = [
-        ("goodput Mbit/s", |r| format!("{:.1}", r.goodput_mbit())),
-        ("completion s", |r| format!("{:.2}", r.seconds())),
-        ("lost on the WAN", |r| r.lost_on_wan().to_string()),
-        ("  of these new sources", |r| {
-            (r.a_to_b.new_sources_lost + r.b_to_a.new_sources_lost).to_string()
-        }),
-        ("  arrived all the same", |r| {
-            (r.a_to_b.restored_exactly + r.b_to_a.restored_exactly).to_string()
-        }),
-        ("restored by FEC", |r| r.crf(RESTORED_FEC).to_string()),
-        ("restored by coded retransmission", |r| {
-            r.crf(RESTORED_CODED).to_string()
-        }),
-        ("restored by source copy", |r| {
-            r.crf(RESTORED_COPY).to_string()
-        }),
-        ("holes of resent runs filled", |r| {
-            r.crf(REPLAYED).to_string()
-        }),
-        ("retransmitted by the transport", |r| r.resent().to_string()),
-        ("transport timeouts", |r| {
-            r.flows
-                .iter()
-                .map(|f| f.requester.timeouts)
-                .sum::<u64>()
-                .to_string()
-        }),
-        ("message time ms, median", |r| worst(r, 0)),
-        ("message time ms, 99 %", |r| worst(r, 1)),
-        ("frames nobody sent", |r| {
-            (r.a_to_b.foreign + r.b_to_a.foreign).to_string()
-        }),
-        ("bytes wrong", |r| r.bytes_wrong().to_string()),
-        ("machine busy, %", |r| {
-            format!("{:.0}", 100.0 * r.machine.busy)
-        }),
-    ];
     print!("{:<34}", "");
     for run in &outcome.runs {
         print!("{:>14}", run.mode);
     }
     println!();
-    for (name, value) in rows {
+    for (name, value) in ROWS {
         print!("{name:<34}");
         for run in &outcome.runs {
             print!("{:>14}", value(run));

@@ -1,0 +1,217 @@
+//! After warm-up a packet costs the receiver function no allocation, nor does a block that is restored.
+//! One test only: the counter counts the whole process.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use std::alloc::System;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+use crem_core::actions::{Actions, Decoded, Outcome};
+use crem_core::config::{CoreConfig, Prefix};
+use crem_core::crf::{Crf, Same};
+use crem_core::packet::{Desc, Namespace, PsnSpace, StreamKey};
+use crem_core::time::{Duration, Instant};
+use crem_wire::crem::{FlowDescriptor, Hello, Limits, Message, ParamUpdate, RepairHeader};
+use crem_wire::{Bitmap, ConfigId, FlowId, Psn, Qpn};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+type Buf = Rc<u32>;
+
+struct Flow {
+    crf: Crf<Buf>,
+    out: Actions<Buf>,
+    now: Instant,
+    flow: FlowId,
+    psn: u32,
+    frame: Buf,
+    burst: Vec<Desc<Buf>>,
+    seed: u64,
+    restored: u64,
+    /// Lists of outcomes that the test itself made.
+    lists: usize,
+}
+
+fn csf() -> SocketAddr {
+    SocketAddr::new(IpAddr::from([192, 0, 2, 1]), 50_000)
+}
+
+fn descriptor() -> FlowDescriptor {
+    FlowDescriptor {
+        source: IpAddr::from([10, 0, 0, 1]),
+        destination: IpAddr::from([10, 0, 1, 1]),
+        qp: Qpn::new(7),
+    }
+}
+
+impl Flow {
+    fn new() -> Self {
+        let mut config = CoreConfig::new(50_000);
+        config.allowed_peers = vec![Prefix::host(csf().ip())];
+        let mut crf: Crf<Buf> = Crf::new(config, [3; 32]);
+        crf.compare_with(Same(|a, b| a.buf == b.buf));
+        let mut out = Actions::default();
+        let limits = Limits {
+            schemes: 0b111,
+            max_k: 64,
+            max_m: 8,
+            max_t: 4138,
+        };
+        let hello = Message::Hello(Hello {
+            kind: 1,
+            limits,
+            rdma_mtu: 1024,
+            nonce: 1,
+            flow: descriptor(),
+        });
+        crf.on_message(Instant(0), csf(), &hello, &|_| true, &mut out);
+        let Some(Message::HelloAck(ack)) = crf.poll_transmit().map(|t| t.message) else {
+            panic!("no HELLO_ACK");
+        };
+        let now = Instant(0) + Duration::from_millis(20);
+        let update = Message::ParamUpdate(ParamUpdate {
+            flow: ack.flow,
+            config: ConfigId(1),
+            scheme: 1,
+            k: 32,
+            m: 2,
+            t: 1062,
+            effective: Psn::new(0),
+        });
+        crf.on_message(now, csf(), &update, &|_| true, &mut out);
+        Self {
+            crf,
+            out,
+            now,
+            flow: ack.flow,
+            psn: 0,
+            frame: Rc::new(0),
+            burst: Vec::with_capacity(32),
+            seed: 9,
+            restored: 0,
+            lists: 0,
+        }
+    }
+
+    fn desc(&self) -> Desc<Buf> {
+        let flow = descriptor();
+        Desc {
+            key: StreamKey {
+                namespace: Namespace(0),
+                source: flow.source,
+                destination: flow.destination,
+                qp: flow.qp,
+                space: PsnSpace::Requests,
+            },
+            psn: Psn::new(self.psn),
+            opcode: 7,
+            payload_len: 1052,
+            payload_off: 42,
+            mtu_seen: None,
+            read_length: None,
+            ce: false,
+            dscp: 26,
+            buf: self.frame.clone(),
+        }
+    }
+
+    /// One block, of which one packet in `loss` is lost (none with 0), and its two symbols.
+    fn block(&mut self, loss: u64) {
+        let start = self.psn;
+        self.burst.clear();
+        let mut missing = 0;
+        for _ in 0..32 {
+            self.seed = self
+                .seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let lost = loss > 0 && (self.seed >> 33) % loss == 0 && missing < 2;
+            missing += u32::from(lost);
+            if !lost {
+                let desc = self.desc();
+                self.burst.push(desc);
+            }
+            self.psn = (self.psn + 1) & 0xff_ffff;
+        }
+        self.crf.on_burst(self.now, &self.burst, &mut self.out);
+        for index in 0..2 {
+            let header = RepairHeader {
+                flow: self.flow,
+                last: index == 1,
+                info: false,
+                config: ConfigId(1),
+                scheme: 1,
+                k: 32,
+                index,
+                block_start: Psn::new(start),
+                session: None,
+                symbol_length: 1062,
+                present: Bitmap::first(32),
+                lost: None,
+            };
+            let symbol = Some((self.frame.clone(), 70));
+            self.crf
+                .on_repair(self.now, csf(), &header, symbol, false, &mut self.out);
+        }
+        self.now = self.now + Duration::from_micros(320);
+        if self.crf.next_timeout().is_some_and(|at| at <= self.now) {
+            self.crf.on_timeout(self.now, &mut self.out);
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let mut next = 0;
+        while let Some(job) = self.out.decode.get(next).cloned() {
+            next += 1;
+            let unknowns = job.unknowns.start as usize..job.unknowns.end as usize;
+            let restored = |position| {
+                let outcome = Outcome::Restored {
+                    buf: self.frame.clone(),
+                    payload_off: 42,
+                    payload_len: 1052,
+                };
+                (position, outcome)
+            };
+            let outcomes: Vec<_> = self.out.unknowns[unknowns]
+                .iter()
+                .map(|u| restored(u.position))
+                .collect();
+            self.restored += outcomes.len() as u64;
+            self.lists += 1;
+            let decoded = Decoded {
+                id: job.id,
+                outcomes,
+                corrupt_sources: Bitmap::EMPTY,
+            };
+            self.crf.on_decoded(self.now, decoded, &mut self.out);
+        }
+        self.out.clear();
+        while self.crf.poll_transmit().is_some() {}
+    }
+}
+
+#[test]
+fn a_packet_allocates_nothing_after_warm_up() {
+    let mut flow = Flow::new();
+    for _ in 0..20_000 {
+        flow.block(50);
+    }
+    for loss in [0, 50] {
+        let (lists, restored) = (flow.lists, flow.restored);
+        let region = Region::new(GLOBAL);
+        for _ in 0..10_000 {
+            flow.block(loss);
+        }
+        let change = region.change();
+        assert_eq!(
+            (change.allocations, change.reallocations),
+            (flow.lists - lists, 0),
+            "{loss}: {change:?}"
+        );
+        assert_eq!(flow.restored - restored > 1_000, loss > 0);
+    }
+    assert_eq!(flow.crf.counters().positions_left, 0);
+}

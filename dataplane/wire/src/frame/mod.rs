@@ -14,7 +14,7 @@ pub(crate) use build::set_tos_of;
 pub use build::{UdpFrame, VxlanHeader, set_outer_tos, set_tos};
 pub use checksum::{Checksum, ipv4_header_checksum, udp_checksum, udp_checksum_ok};
 pub use link::{Link, Mac, Tag, Tags};
-pub use parse::{Class, Ip, ParseConfig, Parsed, Reason, Tunnel, Udp, parse};
+pub use parse::{Class, Ip, Network, ParseConfig, Parsed, Reason, Tunnel, Udp, parse};
 pub use tos::{Ecn, decapsulate_ecn, dscp_of, repair_tos, restored_tos, tos};
 
 /// EtherType of IPv4.

@@ -218,6 +218,34 @@ impl Parsed {
     }
 }
 
+/// The network that a [`Parsed::context`] names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Network {
+    /// No tag and no tunnel.
+    Untagged,
+    /// One VLAN identifier.
+    Vlan(u16),
+    /// Two VLAN identifiers, the outer one first.
+    QinQ(u16, u16),
+    /// A VXLAN network identifier; tags inside are not told.
+    Vxlan(u32),
+}
+
+impl Network {
+    /// The network of a context number.
+    pub const fn of_context(context: u64) -> Self {
+        if context >> 63 != 0 {
+            return Self::Vxlan((context >> 26 & 0x00ff_ffff) as u32);
+        }
+        match (context >> 13 & 0x1fff, context & 0x1fff) {
+            (0, 0) => Self::Untagged,
+            (0, vid) => Self::Vlan(vid as u16 - 1),
+            (outer, 0) => Self::Vlan(outer as u16 - 1),
+            (outer, inner) => Self::QinQ(outer as u16 - 1, inner as u16 - 1),
+        }
+    }
+}
+
 /// Takes `frame` (without FCS) apart. Link padding behind the IP packet is tolerated and is in no
 /// length of the result.
 pub fn parse(frame: &[u8], config: &ParseConfig) -> Parsed {

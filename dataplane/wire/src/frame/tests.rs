@@ -323,6 +323,10 @@ fn vxlan_is_entered_only_where_configured() {
     let plain = build(&headers(true, &[Tag::vlan(9)], 4791), &roce_payload(20));
     assert_ne!(parsed.context(), parse(&plain, &TUNNELS).context());
     assert_eq!(
+        Network::of_context(parsed.context()),
+        Network::Vxlan(0x85_6b13)
+    );
+    assert_eq!(
         parse(&plain, &TUNNELS).class,
         Class::Roce(bth()),
         "native packets stay recognised"
@@ -358,6 +362,21 @@ fn an_inner_packet_cannot_reach_beyond_its_tunnel() {
     assert_eq!(
         parse(&frame, &TUNNELS).class,
         Class::Other(Reason::IpLength)
+    );
+}
+
+#[test]
+fn contexts_tell_their_network() {
+    let network = |tags: &[Tag]| {
+        let frame = build(&headers(false, tags, 4791), &roce_payload(20));
+        Network::of_context(parse(&frame, &CONFIG).context())
+    };
+    assert_eq!(network(&[]), Network::Untagged);
+    assert_eq!(network(&[Tag::vlan(0)]), Network::Vlan(0));
+    assert_eq!(network(&[Tag::vlan(0xefff)]), Network::Vlan(0xfff));
+    assert_eq!(
+        network(&[Tag::vlan(0), Tag::vlan(100)]),
+        Network::QinQ(0, 100)
     );
 }
 

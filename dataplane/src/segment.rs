@@ -93,7 +93,7 @@ impl<P: Platform> Segment<P> {
         } else {
             self.backlog + 1
         };
-        let receiver = self.backlog % MAX_BACKLOG == 0;
+        let receiver = self.backlog.is_multiple_of(MAX_BACKLOG);
         let now = clock();
         busy |= self.guarded(now, |s| s.run_timers(now, receiver) | s.send_repair(now));
         self.rearm(now);

@@ -111,6 +111,7 @@ fn crf(segment: &Segment, core: &mut CoreConfig) {
     core.crf.hold_packets = limits.held_frames;
     core.crf.hold_octets = u64::from(limits.held_frames) * FRAME_OCTETS;
     core.crf.fallback = segment.policy.source_copy;
+    core.crf.replay = segment.policy.replay;
     core.crf.restored_ecn = match segment.policy.restored_ecn {
         RestoredEcn::NotEct => 0,
         RestoredEcn::Ect0 => 2,
@@ -140,7 +141,7 @@ mod tests {
         peers = { "10.0.2.0/24" = { address = "192.0.2.2" } }
         allowed_peers = { "192.0.2.128/25" = {} }
         inband = { address = "192.0.2.1/24" }
-        policy = { k = 16, m_min = 1, m_max = 4, epsilon = 1e-5, initial_loss = 0.01, hold_ns = 0 }
+        policy = { k = 16, m_min = 1, m_max = 4, epsilon = 1e-5, initial_loss = 0.01, hold_ns = 0, replay = false }
         limits = { retained_frames = 77, held_frames = 33, flow_idle_ms = 5000 }
     "#;
 
@@ -163,6 +164,7 @@ mod tests {
         assert_eq!((fec.target_ppm, fec.initial_loss_ppm), (10, 10_000));
         assert_eq!((core.csf.retain_packets, core.crf.keep_packets), (77, 33));
         assert_eq!(core.crf.hold, config::Hold::Off);
+        assert!(!core.crf.replay);
         assert_eq!(core.crf.idle, Duration::from_secs(5));
     }
 

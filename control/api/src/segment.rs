@@ -174,6 +174,8 @@ pub struct Policy {
     pub verify_sources: bool,
     /// Whether Source Copy (scheme 0) is offered.
     pub source_copy: bool,
+    /// Whether holes in what a host sends again are filled with the copies delivered before.
+    pub replay: bool,
     /// ECN field of restored packets.
     pub restored_ecn: RestoredEcn,
 }
@@ -193,6 +195,7 @@ impl Default for Policy {
             start_after_packets: 16,
             verify_sources: false,
             source_copy: true,
+            replay: true,
             restored_ecn: RestoredEcn::NotEct,
         }
     }
@@ -427,6 +430,7 @@ impl Policy {
         });
         let verify_sources = t.or("verify_sources", d.verify_sources, Node::flag);
         let source_copy = t.or("source_copy", d.source_copy, Node::flag);
+        let replay = t.or("replay", d.replay, Node::flag);
         let ecn = [
             ("not_ect", RestoredEcn::NotEct),
             ("ect0", RestoredEcn::Ect0),
@@ -446,6 +450,7 @@ impl Policy {
             start_after_packets: start?,
             verify_sources: verify_sources?,
             source_copy: source_copy?,
+            replay: replay?,
             restored_ecn: restored_ecn?,
         })
     }

@@ -201,7 +201,7 @@ pub const fn from_ntp(ntp: u64) -> u64 {
     } else {
         seconds
     } - NTP_OFFSET;
-    seconds * 1_000_000_000 + ((ntp & 0xffff_ffff) * 1_000_000_000 >> 32)
+    seconds * 1_000_000_000 + (((ntp & 0xffff_ffff) * 1_000_000_000) >> 32)
 }
 
 #[cfg(test)]

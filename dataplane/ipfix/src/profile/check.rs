@@ -232,7 +232,8 @@ impl Check<'_> {
                 .any(|other| (other.pen, other.number) == (field.pen, field.number));
             let address =
                 [id::SOURCE_IPV4_ADDRESS, id::DESTINATION_IPV4_ADDRESS].contains(&field.number);
-            if !present && !(field.pen == 0 && address) {
+            let optional = field.pen == 0 && address;
+            if !present && !optional {
                 let name = field.name(self.mapping).unwrap_or_default();
                 self.found.push(Nonconformity::Missing(name));
             }
@@ -247,7 +248,8 @@ impl Check<'_> {
                 id::DOT1Q_VLAN_ID,
                 id::LAYER2_SEGMENT_ID,
             ];
-            if !ours && !(field.pen == 0 && other.contains(&field.number)) {
+            let allowed = ours || (field.pen == 0 && other.contains(&field.number));
+            if !allowed {
                 self.found.push(match field.name(self.mapping) {
                     Some(name) => Nonconformity::Forbidden(name),
                     None => Nonconformity::Unexpected(field.pen, field.number),

@@ -127,7 +127,7 @@ impl Flow {
                 .seed
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let lost = loss > 0 && (self.seed >> 33) % loss == 0 && missing < 2;
+            let lost = loss > 0 && (self.seed >> 33).is_multiple_of(loss) && missing < 2;
             missing += u32::from(lost);
             if !lost {
                 let desc = self.desc();

@@ -74,7 +74,8 @@ pub(crate) struct Block<B> {
     pub(crate) t: u16,
     /// Positions whose packet arrived or was restored.
     pub(crate) have: Bitmap,
-    /// Of those, positions whose octets are not kept: they count as unknown in a decode.
+    /// Of those, positions whose octets are not kept, or not those that were coded: they count as unknown
+    /// in a decode.
     pub(crate) gone: Bitmap,
     /// Positions whose packet arrived damaged.
     pub(crate) damaged: Bitmap,
@@ -169,6 +170,7 @@ impl<B: Clone> Block<B> {
             let (have, kept) = match window.place(psn) {
                 Place::Behind => (true, false),
                 Place::In(Seen::Received | Seen::Restored) => (true, window.kept_at(psn).is_some()),
+                Place::In(Seen::Resent) => (true, false),
                 Place::In(_) | Place::Ahead => (false, false),
             };
             if have && !self.damaged.contains(position) {
@@ -356,7 +358,7 @@ mod tests {
         let mut window = Window::new(Psn::new(0xff_fffd));
         window.advance(Psn::new(3));
         for n in [0xff_fffeu32, 0xff_ffff, 0, 1] {
-            window.received(Psn::new(n), Instant(0));
+            window.arrived(Psn::new(n), Seen::Received, Instant(0));
             if n != 0 {
                 let kept = Kept {
                     buf: Rc::new(n),

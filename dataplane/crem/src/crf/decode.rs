@@ -283,7 +283,7 @@ impl<B: Clone> Track<B> {
                 }
                 near
             }
-            Place::In(Seen::Received | Seen::Restored) => replaces,
+            Place::In(Seen::Received | Seen::Resent | Seen::Restored) => replaces,
             Place::In(_) => true,
             Place::Behind => false,
         }

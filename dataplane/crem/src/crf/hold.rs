@@ -108,7 +108,7 @@ impl<B> HoldQueue<B> {
         &mut self,
         psn: Psn,
         budget: &mut Budget,
-        out: &mut impl FnMut(Delivery, B),
+        out: &mut impl FnMut(Psn, Delivery, B),
     ) {
         let place = self.waits.partition_point(|w| psn.is_after(*w));
         if self.waits.get(place) == Some(&psn) {
@@ -120,19 +120,23 @@ impl<B> HoldQueue<B> {
     }
 
     /// Hands out everything in serial order; nothing is waited for any longer.
-    pub(crate) fn release_all(&mut self, budget: &mut Budget, out: &mut impl FnMut(Delivery, B)) {
+    pub(crate) fn release_all(
+        &mut self,
+        budget: &mut Budget,
+        out: &mut impl FnMut(Psn, Delivery, B),
+    ) {
         self.waits.clear();
         self.release(budget, out);
     }
 
-    fn release(&mut self, budget: &mut Budget, out: &mut impl FnMut(Delivery, B)) {
+    fn release(&mut self, budget: &mut Budget, out: &mut impl FnMut(Psn, Delivery, B)) {
         let first = self.waits.front().copied();
         while let Some(held) = self
             .queue
             .pop_front_if(|held| first.is_none_or(|w| !held.psn.is_after(w)))
         {
             budget.remove(held.octets);
-            out(held.kind, held.buf);
+            out(held.psn, held.kind, held.buf);
         }
         if self.queue.is_empty() {
             self.arrivals.clear();
@@ -168,11 +172,11 @@ mod tests {
             hold.push(Instant(at), frame(psn), &mut budget);
         }
         assert_eq!(hold.oldest(), Some(Instant(5)));
-        hold.settle(Psn::new(0xff_ffff), &mut budget, &mut |_, b| out.push(b));
+        hold.settle(Psn::new(0xff_ffff), &mut budget, &mut |_, _, b| out.push(b));
         assert_eq!(out, [0, 1, 1, 2]);
         assert_eq!(hold.oldest(), Some(Instant(7)));
         assert!(!hold.holds(Psn::new(2)) && !hold.holds(Psn::new(3)));
-        hold.release_all(&mut budget, &mut |_, b| out.push(b));
+        hold.release_all(&mut budget, &mut |_, _, b| out.push(b));
         assert_eq!(out, [0, 1, 1, 2, 4]);
         assert_eq!((hold.oldest(), budget.packets()), (None, 0));
     }
@@ -188,11 +192,11 @@ mod tests {
         for psn in [2, 4, 6] {
             hold.push(Instant(0), frame(psn), &mut budget);
         }
-        hold.settle(Psn::new(3), &mut budget, &mut |_, b| out.push(b));
+        hold.settle(Psn::new(3), &mut budget, &mut |_, _, b| out.push(b));
         assert!(out.is_empty());
-        hold.settle(Psn::new(1), &mut budget, &mut |_, b| out.push(b));
+        hold.settle(Psn::new(1), &mut budget, &mut |_, _, b| out.push(b));
         assert_eq!(out, [2, 4]);
-        hold.settle(Psn::new(5), &mut budget, &mut |_, b| out.push(b));
+        hold.settle(Psn::new(5), &mut budget, &mut |_, _, b| out.push(b));
         assert_eq!(out, [2, 4, 6]);
         assert!(!hold.is_waiting());
     }
@@ -218,7 +222,7 @@ mod tests {
                         hold.push(Instant(n as u64), frame(psn), &mut budget);
                         pushed.push(psn);
                     }
-                    3 => hold.settle(at, &mut budget, &mut |_, b| batch.push(b)),
+                    3 => hold.settle(at, &mut budget, &mut |_, _, b| batch.push(b)),
                     _ => {}
                 }
                 prop_assert!(batch.is_sorted());
@@ -227,7 +231,7 @@ mod tests {
                 prop_assert_eq!(budget.packets() as usize, hold.len());
                 prop_assert_eq!(hold.oldest().is_some(), hold.len() > 0);
             }
-            hold.release_all(&mut budget, &mut |_, b| left.push(b));
+            hold.release_all(&mut budget, &mut |_, _, b| left.push(b));
             pushed.sort_unstable();
             left.sort_unstable();
             prop_assert_eq!(pushed, left);

@@ -24,8 +24,8 @@ pub(crate) struct Config {
     acknowledged: Instant,
     /// The stream's PSNs have reached the Effective PSN.
     entered: bool,
-    /// They are k beyond it, k of the older configuration.
-    passed: bool,
+    /// When they were first seen k beyond it, k of the older configuration.
+    passed: Option<Instant>,
 }
 
 /// The configurations of a binding, oldest first.
@@ -100,31 +100,36 @@ impl Configs {
                 effective: update.effective,
                 acknowledged: now,
                 entered: false,
-                passed: false,
+                passed: None,
             });
         }
         status
     }
 
     /// The stream's next PSN is `next`: notes which configurations are in force, and releases those
-    /// that nothing can refer to any more; `used` says whether an open block has this ID.
+    /// that nothing can refer to any more. `pending` says whether something of the stream before this
+    /// PSN is still missing, `used` whether an open block has this ID.
     pub(crate) fn advance(
         &mut self,
         now: Instant,
         next: Psn,
         srtt: Duration,
+        pending: impl Fn(Psn) -> bool,
         used: impl Fn(ConfigId) -> bool,
     ) {
         let mut older_k = 0;
         for config in &mut self.list {
             config.entered |= plan::may_use(next, config.effective, true);
             let beyond = config.effective.add(i32::from(older_k));
-            config.passed |= config.entered && next.distance_from(beyond) >= 0;
+            if config.passed.is_none() && config.entered && next.distance_from(beyond) >= 0 {
+                config.passed = Some(now.max(config.acknowledged));
+            }
             older_k = config.k;
         }
         while let [oldest, newer, ..] = self.list.as_slice() {
-            let waited = newer.acknowledged + srtt * 2 <= now;
-            if !(newer.passed && waited) || used(oldest.id) {
+            // What was sent last with the older one may be asked for twice.
+            let over = newer.passed.is_some_and(|at| at + srtt * 4 <= now);
+            if !over || pending(newer.effective) || used(oldest.id) {
                 return;
             }
             self.list.remove(0);
@@ -203,9 +208,9 @@ mod tests {
             c.update(at, &unknown, &limits(), true),
             ParamStatus::UnsupportedScheme
         );
-        c.advance(at, Psn::new(200), MS, |_| false);
+        c.advance(at, Psn::new(200), MS, |_| false, |_| false);
         assert!(c.in_force().is_none(), "the later Effective PSN holds");
-        c.advance(at, Psn::new(300), MS, |_| false);
+        c.advance(at, Psn::new(300), MS, |_| false, |_| false);
         assert_eq!(c.in_force().map(|c| c.id), Some(ConfigId(1)));
         assert!(c.is_settled());
     }
@@ -216,18 +221,30 @@ mod tests {
         let at = |ms: u64| Instant(0) + MS * ms as u32;
         c.update(at(0), &update(1, 0xff_fff0), &limits(), true);
         c.update(at(0), &update(2, 5), &limits(), true);
-        c.advance(at(0), Psn::new(4), MS, |_| false);
+        c.advance(at(0), Psn::new(4), MS, |_| false, |_| false);
         assert_eq!(c.in_force().map(|c| c.id), Some(ConfigId(1)));
-        c.advance(at(9), Psn::new(36), MS, |_| false);
+        c.advance(at(9), Psn::new(36), MS, |_| false, |_| false);
         assert_eq!(c.in_force().map(|c| c.id), Some(ConfigId(2)));
         assert!(c.get(ConfigId(1)).is_some(), "k beyond is not reached");
-        c.advance(at(1), Psn::new(37), MS, |_| false);
-        assert!(c.get(ConfigId(1)).is_some(), "2 SRTT have not passed");
-        c.advance(at(9), Psn::new(37), MS, |id| id == ConfigId(1));
+        c.advance(at(9), Psn::new(37), MS, |_| false, |_| false);
+        c.advance(at(12), Psn::new(37), MS, |_| false, |_| false);
+        assert!(c.get(ConfigId(1)).is_some(), "4 SRTT have not passed");
+        c.advance(at(13), Psn::new(37), MS, |_| false, |id| id == ConfigId(1));
         assert!(c.get(ConfigId(1)).is_some(), "an open block uses it");
-        c.advance(at(9), Psn::new(37), MS, |_| false);
+        c.advance(
+            at(13),
+            Psn::new(37),
+            MS,
+            |psn| psn == Psn::new(5),
+            |_| false,
+        );
+        assert!(
+            c.get(ConfigId(1)).is_some(),
+            "a gap before the newer one is open"
+        );
+        c.advance(at(13), Psn::new(37), MS, |_| false, |_| false);
         assert!(c.get(ConfigId(1)).is_none() && c.get(ConfigId(2)).is_some());
-        c.advance(at(9), Psn::new(37 + (1 << 23)), MS, |_| false);
+        c.advance(at(13), Psn::new(37 + (1 << 23)), MS, |_| false, |_| false);
         assert_eq!(
             c.in_force().map(|c| c.id),
             Some(ConfigId(2)),

@@ -5,11 +5,12 @@
 //!
 //! A hole is filled only if the resent packets on both sides of it equal the copies held of them, which
 //! the caller's comparison says: then the host repeats what it sent before, and what is missing in
-//! between is known.
+//! between is known. At the seam, where the run ends and new packets follow, only one side can be
+//! compared; so it is at the head, if the run begins behind what the receiver waits for.
 //!
 //! Cost: a packet that is sent again takes one clone of its reference; a hole two comparisons of
-//! octets by the caller. Copies are kept for about two holds and round trips, in the half of the memory
-//! bound that decoding does not need, and are the first to go.
+//! octets by the caller. Copies are kept for about two holds and three round trips, in the half of the
+//! memory bound that decoding does not need, and are the first to go.
 
 use core::fmt;
 
@@ -24,6 +25,11 @@ use crate::time::Duration;
 
 /// The longest hole that is filled, PSNs.
 const MAX_HOLE: i32 = 256;
+/// The longest one at the head of a run.
+const MAX_HEAD: i32 = 8;
+/// Packets in a row after which a run is taken to go on to its seam: a host that repeats single packets
+/// does not send as many.
+const SEAM_AFTER: u32 = 4;
 
 /// A UDP payload inside a frame, for comparison.
 #[derive(Debug)]
@@ -62,6 +68,41 @@ pub(crate) struct Run<B> {
     /// One beyond the PSNs that it consumes.
     next: Psn,
     kept: Kept<B>,
+    /// Packets of the run so far.
+    length: u32,
+}
+
+/// Where a receiver stands that takes packets in order only.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accepted {
+    next: Option<Psn>,
+}
+
+impl Accepted {
+    /// The frame with this PSN leaves. O(1) but for READ spans, which are passed one by one.
+    pub(crate) fn note<B: Clone>(&mut self, psn: Psn, window: Option<&Window<B>>) {
+        let Some(next) = self.next else {
+            self.next = Some(psn.add(1));
+            return;
+        };
+        let ahead = psn.distance_from(next);
+        let follows = match (ahead, window) {
+            (0, _) => true,
+            (1.., Some(window)) => {
+                let forgotten = window.place(next) == Place::Behind;
+                forgotten || (0..ahead).all(|n| is_empty(window.place(next.add(n))))
+            }
+            _ => false,
+        };
+        if follows {
+            self.next = Some(psn.add(1));
+        }
+    }
+}
+
+/// Whether no packet belongs to a place of the window.
+const fn is_empty(place: Place) -> bool {
+    matches!(place, Place::In(Seen::Absent | Seen::Nothing))
 }
 
 fn payload<B>(kept: &Kept<B>) -> Payload<'_, B> {
@@ -73,7 +114,7 @@ fn payload<B>(kept: &Kept<B>) -> Payload<'_, B> {
 }
 
 impl<B: Clone> Track<B> {
-    /// A packet with a PSN that was there before, about to be passed on.
+    /// A packet that the host sent again, about to be passed on.
     pub(crate) fn sent_again(&mut self, d: &Desc<B>, next: Psn, cx: &mut Cx<'_, B>) {
         let Some(same) = cx.shared.same.filter(|_| cx.config.crf.replay) else {
             return;
@@ -82,7 +123,7 @@ impl<B: Clone> Track<B> {
             let back = window.next().distance_from(d.psn).max(0) as u32;
             self.went_back = self.went_back.max(back);
         }
-        let run = Run {
+        let mut run = Run {
             psn: d.psn,
             next,
             kept: Kept {
@@ -90,15 +131,39 @@ impl<B: Clone> Track<B> {
                 off: d.payload_off,
                 len: d.payload_len,
             },
+            length: 1,
         };
-        if let Some(before) = self.run.take()
-            && (1..=MAX_HOLE).contains(&d.psn.distance_from(before.next))
-            && self.is_copy(&before, same)
+        let before = self.run.take();
+        let from = match &before {
+            Some(b) if d.psn.distance_from(b.next) >= 0 => {
+                run.length = b.length.saturating_add(1);
+                let hole = (1..=MAX_HOLE).contains(&d.psn.distance_from(b.next));
+                (hole && self.is_copy(b, same)).then_some(b.next)
+            }
+            _ => (self.accepted.next)
+                .filter(|next| (1..=MAX_HEAD).contains(&d.psn.distance_from(*next))),
+        };
+        if let Some(from) = from
             && self.is_copy(&run, same)
         {
-            self.fill(before.next, d.psn, cx);
+            self.fill(from, d.psn, cx);
         }
         self.run = Some(run);
+    }
+
+    /// A new packet is about to arrive: a run that was under way is over, and what it lost at its end
+    /// shows only now.
+    pub(crate) fn fill_seam(&mut self, cx: &mut Cx<'_, B>) {
+        let (Some(run), Some(same)) = (self.run.take(), cx.shared.same) else {
+            return;
+        };
+        let Some(end) = self.window.as_ref().map(Window::next) else {
+            return;
+        };
+        let hole = (1..=MAX_HOLE).contains(&end.distance_from(run.next));
+        if hole && run.length >= SEAM_AFTER && self.is_copy(&run, same) {
+            self.fill(run.next, end, cx);
+        }
     }
 
     /// Whether a packet that was sent again equals the copy held of it.
@@ -113,7 +178,9 @@ impl<B: Clone> Track<B> {
     fn fill(&mut self, from: Psn, to: Psn, cx: &mut Cx<'_, B>) {
         let count = to.distance_from(from);
         let held = |window: &Window<B>, psn| match window.place(psn) {
-            Place::In(Seen::Received | Seen::Restored) => window.kept_at(psn).is_some(),
+            Place::In(Seen::Received | Seen::Resent | Seen::Restored) => {
+                window.kept_at(psn).is_some()
+            }
             Place::In(Seen::Absent | Seen::Nothing) => true,
             Place::In(Seen::Missing | Seen::Left) | Place::Behind | Place::Ahead => false,
         };
@@ -145,7 +212,7 @@ impl<B: Clone> Track<B> {
     /// through, the host has heard of it and has sent the packet again.
     pub(crate) fn replay_time(&self) -> Duration {
         let hold = self.times.hold.unwrap_or(Duration::ZERO);
-        (hold + self.times.srtt) * 2 + self.times.srtt / 2
+        hold * 2 + self.times.srtt * 3
     }
 
     /// Before which PSN no copies are needed; `None` if copies are not to be kept at all. Besides by

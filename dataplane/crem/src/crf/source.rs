@@ -9,12 +9,12 @@ use crem_wire::Psn;
 
 use super::hold::Frame;
 use super::tally::Step;
-use super::track::{Cx, MAX_GAP, REUSE, Stray, Track};
+use super::track::{Cx, MAX_GAP, REUSE, Stray, Track, earlier};
 use super::window::{Kept, Place, Seen, Window};
 use crate::actions::Delivery;
 use crate::packet::Desc;
 use crate::plan;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 impl<B: Clone> Track<B> {
     /// A source packet arrived.
@@ -23,6 +23,9 @@ impl<B: Clone> Track<B> {
         self.figures.sources += 1;
         self.last_source = cx.now;
         self.dscp = d.dscp;
+        if let Some(mtu) = d.mtu_seen {
+            (self.mtu, self.mtu_sure) = (mtu, true);
+        }
         let next = match &self.window {
             Some(window) => window.next(),
             None => self.start_window(d.psn),
@@ -30,20 +33,58 @@ impl<B: Clone> Track<B> {
         let ahead = d.psn.distance_from(next);
         if !(-REUSE..=MAX_GAP).contains(&ahead) {
             self.stray(d, cx);
-        } else if ahead < 0 {
+        } else if ahead < 0 && !self.ends_read_early(d.psn) {
             self.behind(d, cx);
         } else {
-            if ahead > 0 {
+            self.fill_seam(cx);
+            if ahead > 0 && self.continues_read(d.psn) {
+                self.reach(d.psn, cx);
+            } else if ahead > 0 {
                 self.open_gap(d.psn, cx);
             }
             self.new_psn(d, cx);
         }
     }
 
+    /// Whether `psn` follows the last packet, a READ request, at some RDMA MTU: then that is the MTU,
+    /// and what was announced before the CSF knew it was a guess (AMB-RDMAMTU).
+    fn continues_read(&mut self, psn: Psn) -> bool {
+        let Some((read, octets)) = self.last_read.filter(|_| !self.mtu_sure) else {
+            return false;
+        };
+        let fits = |mtu: &u16| {
+            plan::read_span(read, octets, *mtu).is_some_and(|s| s.absent > 0 && s.next == psn)
+        };
+        let Some(mtu) = [256, 512, 1024, 2048, 4096].into_iter().find(fits) else {
+            return false;
+        };
+        (self.mtu, self.mtu_sure) = (mtu, true);
+        true
+    }
+
+    /// Whether the last READ's span was derived too long and the next packet is in it; takes the rest
+    /// of the span back.
+    fn ends_read_early(&mut self, psn: Psn) -> bool {
+        let Some((read, _)) = self.last_read.filter(|_| !self.mtu_sure) else {
+            return false;
+        };
+        let inside = self.window.as_ref().is_some_and(|w| {
+            let blank = |n| w.is_blank(psn.add(n));
+            let span = w.next().distance_from(psn);
+            psn.is_after(read) && (0..span.min(MAX_GAP)).all(blank)
+        });
+        let shorter = inside && self.continues_read(psn);
+        if shorter && let Some(window) = &mut self.window {
+            window.retreat(psn);
+            self.released = earlier(self.released, psn);
+        }
+        shorter
+    }
+
     /// One beyond the PSNs that the packet consumes (AMB-LONGREAD).
     fn consumed(&self, d: &Desc<B>) -> Psn {
         d.read_length
-            .and_then(|octets| plan::read_span(d.psn, octets, self.offer.rdma_mtu))
+            .and_then(|octets| plan::read_span(d.psn, octets, self.mtu))
             .filter(|span| span.count < REUSE as u32)
             .map_or(d.psn.add(1), |span| span.next)
     }
@@ -59,12 +100,12 @@ impl<B: Clone> Track<B> {
 
     /// The packet that carries the next PSN.
     fn new_psn(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
-        self.run = None;
         self.resent = None;
         self.step(d.psn);
         let end = self.consumed(d);
         self.reach(end, cx);
         self.note_received(d, cx);
+        self.last_read = d.read_length.map(|octets| (d.psn, octets));
         let step = self.step(d.psn);
         step.end = end;
         step.count(d.ce);
@@ -72,8 +113,12 @@ impl<B: Clone> Track<B> {
     }
 
     fn note_received(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        self.note_seen(d, Seen::Received, cx);
+    }
+
+    fn note_seen(&mut self, d: &Desc<B>, seen: Seen, cx: &mut Cx<'_, B>) {
         if let Some(window) = &mut self.window {
-            window.received(d.psn, cx.now);
+            window.arrived(d.psn, seen, cx.now);
         }
         self.keep(d.psn, kept(d), cx);
     }
@@ -120,12 +165,24 @@ impl<B: Clone> Track<B> {
                 self.mark_dirty(d.psn);
                 self.pass(frame(d), cx);
             }
-            Place::In(Seen::Received | Seen::Restored) | Place::Behind | Place::Ahead => {
+            Place::In(Seen::Received | Seen::Resent | Seen::Restored)
+            | Place::Behind
+            | Place::Ahead => {
                 cx.shared.counters.repeated_sources += 1;
-                self.sent_again(d, self.consumed(d), cx);
+                if self.is_old(d.psn, cx.now) {
+                    self.sent_again(d, self.consumed(d), cx);
+                }
                 self.pass(frame(d), cx);
             }
         }
+    }
+
+    /// Whether a PSN was first noted so long ago that a packet with it now comes from the host: what was
+    /// duplicated or reordered on the way comes within half a round trip.
+    fn is_old(&self, psn: Psn, now: Instant) -> bool {
+        let soonest = self.times.min_rtt.unwrap_or(Duration::MAX) / 2;
+        let at = self.window.as_ref().and_then(|w| w.at(psn));
+        at.is_some_and(|at| now.since(at) >= soonest)
     }
 
     /// A host that goes back sends all that is held once more. What is held goes first, as it would over
@@ -136,10 +193,7 @@ impl<B: Clone> Track<B> {
         if !(starts && self.hold.is_waiting()) {
             return;
         }
-        // What comes back sooner than half a round trip later was duplicated or reordered on the way.
-        let age = self.window.as_ref().and_then(|w| w.at(d.psn));
-        let soonest = self.times.min_rtt.unwrap_or(Duration::MAX) / 2;
-        if age.is_some_and(|at| cx.now.since(at) >= soonest) {
+        if self.is_old(d.psn, cx.now) {
             cx.shared.counters.holds_overtaken += 1;
             self.release_hold(cx);
         }
@@ -148,14 +202,18 @@ impl<B: Clone> Track<B> {
     /// A missing packet arrived after all: reordered, or sent again by the transport.
     fn late(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
         cx.shared.counters.late_sources += 1;
+        let mut seen = Seen::Received;
         if let Some(window) = &self.window {
-            let after = window.at(d.psn).map(|seen| cx.now.since(seen));
-            // What comes later than half a round trip was sent again and says nothing of reordering.
+            let after = window.at(d.psn).map(|at| cx.now.since(at));
             let limit = self.times.min_rtt.map(|rtt| rtt / 2);
-            if let (Some(after), Some(limit)) = (after, limit)
-                && after < limit
-            {
-                self.displacement.note(cx.now, after);
+            if let (Some(after), Some(limit)) = (after, limit) {
+                if after < limit {
+                    self.displacement.note(cx.now, after);
+                } else {
+                    // Too late for a reordered one: sent again, and then its Identification, ICRC or
+                    // acknowledgment request may not be those that were coded (AMB-RETXDIFF).
+                    seen = Seen::Resent;
+                }
             }
             if !window.is_counted(d.psn) {
                 // Its stretch may be part of this very burst.
@@ -165,8 +223,10 @@ impl<B: Clone> Track<B> {
                 }
             }
         }
-        self.note_received(d, cx);
-        self.sent_again(d, self.consumed(d), cx);
+        self.note_seen(d, seen, cx);
+        if seen == Seen::Resent {
+            self.sent_again(d, self.consumed(d), cx);
+        }
         self.gaps.take(d.psn, 1, |_| ());
         self.mark_dirty(d.psn);
         self.pass(frame(d), cx);
@@ -224,7 +284,7 @@ impl<B: Clone> Track<B> {
         self.step(first.psn);
         self.reach(first.next, cx);
         if let Some(window) = &mut self.window {
-            window.received(first.psn, cx.now);
+            window.arrived(first.psn, Seen::Received, cx.now);
         }
         self.keep(first.psn, first.kept, cx);
         if d.psn.is_after(first.next) {
@@ -282,9 +342,11 @@ impl<B: Clone> Track<B> {
         if let Some(next) = next
             && !self.configs.is_settled()
         {
-            let blocks = &self.blocks;
+            let (blocks, first) = (&self.blocks, self.gaps.first());
+            let pending = |psn: Psn| first.is_some_and(|gap| psn.is_after(gap));
             let used = |id| blocks.iter().any(|b| b.description.config == id);
-            self.configs.advance(cx.now, next, self.times.srtt, used);
+            self.configs
+                .advance(cx.now, next, self.times.srtt, pending, used);
         }
         self.sweep(cx);
         self.advance_base(cx);

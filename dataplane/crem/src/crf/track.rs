@@ -19,7 +19,7 @@ use super::gaps::{Gap, Gaps, earliest};
 use super::hold::{Frame, HoldQueue};
 use super::params::Configs;
 use super::phase::Means;
-use super::replay::{Run, Same};
+use super::replay::{Accepted, Run, Same};
 use super::request::Requests;
 use super::tally::{Step, Tally};
 use super::window::{Kept, Seen, Window};
@@ -175,6 +175,8 @@ pub(crate) struct Track<B> {
     pub(crate) history: Passage,
     /// The PSN after the last packet that was not new, until a new one comes.
     pub(crate) resent: Option<Psn>,
+    /// What a receiver in order has taken.
+    pub(crate) accepted: Accepted,
     /// The run of resent packets that is under way, for its holes.
     pub(crate) run: Option<Run<B>>,
     /// How far the host has gone back, PSNs; decays.
@@ -207,6 +209,11 @@ pub(crate) struct Track<B> {
     pub(crate) last_activity: Instant,
     pub(crate) report_due: Option<Instant>,
     pub(crate) suspect: Option<Stray<B>>,
+    /// RDMA MTU that READ spans are derived with, and whether the stream has shown it.
+    pub(crate) mtu: u16,
+    pub(crate) mtu_sure: bool,
+    /// PSN and DMA Length of the last new packet if that was a READ request.
+    pub(crate) last_read: Option<(Psn, u32)>,
     pub(crate) dscp: u8,
     pub(crate) figures: Figures,
 }
@@ -239,6 +246,7 @@ impl<B: Clone> Track<B> {
             window: None,
             history: Passage::default(),
             resent: None,
+            accepted: Accepted::default(),
             run: None,
             went_back: 0,
             rest_at: None,
@@ -262,6 +270,9 @@ impl<B: Clone> Track<B> {
             last_activity: now,
             report_due: None,
             suspect: None,
+            mtu: offer.rdma_mtu,
+            mtu_sure: false,
+            last_read: None,
             dscp: 0,
             figures: Figures::default(),
         }
@@ -320,6 +331,7 @@ impl<B: Clone> Track<B> {
             cx.shared.counters.holds_cut += 1;
             self.release_hold(cx);
         }
+        self.accepted.note(frame.psn, self.window.as_ref());
         cx.out.deliver.push((frame.kind, frame.buf));
     }
 
@@ -327,16 +339,22 @@ impl<B: Clone> Track<B> {
     pub(crate) fn settle(&mut self, psn: Psn, cx: &mut Cx<'_, B>) {
         if self.hold.is_waiting() {
             let (budget, out) = (&mut cx.shared.hold_budget, &mut cx.out.deliver);
-            self.hold
-                .settle(psn, budget, &mut |kind, buf| out.push((kind, buf)));
+            let (accepted, window) = (&mut self.accepted, self.window.as_ref());
+            self.hold.settle(psn, budget, &mut |psn, kind, buf| {
+                accepted.note(psn, window);
+                out.push((kind, buf));
+            });
         }
     }
 
     /// Sends on everything that is held, in serial order.
     pub(crate) fn release_hold(&mut self, cx: &mut Cx<'_, B>) {
         let (budget, out) = (&mut cx.shared.hold_budget, &mut cx.out.deliver);
-        self.hold
-            .release_all(budget, &mut |kind, buf| out.push((kind, buf)));
+        let (accepted, window) = (&mut self.accepted, self.window.as_ref());
+        self.hold.release_all(budget, &mut |psn, kind, buf| {
+            accepted.note(psn, window);
+            out.push((kind, buf));
+        });
     }
 
     /// When the hold ends by time.

@@ -22,6 +22,8 @@ pub(crate) enum Seen {
     Missing,
     /// Its source packet arrived.
     Received,
+    /// It was lost, and its packet arrived when the host sent it again: not the packet that was coded.
+    Resent,
     /// It was restored.
     Restored,
     /// It carries no packet in this direction.
@@ -208,11 +210,26 @@ impl<B: Clone> Window<B> {
         }
     }
 
-    /// Notes that the source packet of `psn` arrived.
-    pub(crate) fn received(&mut self, psn: Psn, now: Instant) {
-        self.note(psn, Seen::Received, now);
+    /// Notes that a packet with this PSN arrived, the source or one that was sent again.
+    pub(crate) fn arrived(&mut self, psn: Psn, seen: Seen, now: Instant) {
+        self.note(psn, seen, now);
         if let Some(slot) = self.slot_mut(psn) {
             slot.at = now;
+        }
+    }
+
+    /// Whether nothing was ever noted of `psn`.
+    pub(crate) fn is_blank(&self, psn: Psn) -> bool {
+        self.slot(psn).is_none()
+    }
+
+    /// Moves `next` back to `psn`, and `base` if it is beyond; all in between is blank.
+    pub(crate) fn retreat(&mut self, psn: Psn) {
+        if self.next.is_after(psn) {
+            self.next = psn;
+        }
+        if self.base.is_after(psn) {
+            self.base = psn;
         }
     }
 
@@ -350,7 +367,7 @@ mod tests {
         for n in 0..1000 {
             let psn = first.add(n);
             w.advance(psn.add(1));
-            w.received(psn, Instant(n as u64));
+            w.arrived(psn, Seen::Received, Instant(n as u64));
             w.keep(psn, kept(n as u32), &mut budget);
         }
         assert_eq!((w.kept(), budget.packets(), w.len()), (1000, 1000, 1000));
@@ -379,7 +396,7 @@ mod tests {
         let mut w = Window::new(Psn::new(10));
         w.advance(Psn::new(30));
         for n in [12, 25] {
-            w.received(Psn::new(n), Instant(0));
+            w.arrived(Psn::new(n), Seen::Received, Instant(0));
             w.keep(Psn::new(n), kept(n), &mut budget);
         }
         w.note(Psn::new(20), Seen::Missing, Instant(7));
@@ -395,7 +412,7 @@ mod tests {
         let mut budget = Budget::new(100, 1 << 20);
         let mut w = Window::new(Psn::new(0));
         w.advance(Psn::new(1));
-        w.received(Psn::new(0), Instant(0));
+        w.arrived(Psn::new(0), Seen::Received, Instant(0));
         w.keep(Psn::new(0), kept(0), &mut budget);
         w.drop_before(Psn::new(1), &mut budget);
         let far = Psn::new(FIRST_SLOTS as u32);
@@ -403,7 +420,7 @@ mod tests {
         assert_eq!((w.base(), w.next()), (far, far));
         w.advance(far.add(1));
         assert_eq!(w.place(far), Place::In(Seen::Nothing));
-        w.received(far, Instant(9));
+        w.arrived(far, Seen::Received, Instant(9));
         assert!(w.kept_at(far).is_none());
         assert_eq!(w.excess(far.add(MAX_SPAN as i32 + 5)), 5);
     }

@@ -234,3 +234,19 @@ fn an_answer_to_nothing_is_ignored() {
     rig.crf.on_decoded(rig.now, decoded, &mut rig.out);
     assert_eq!(rig.count("restored"), 0);
 }
+
+#[test]
+fn a_packet_that_was_sent_again_is_no_source_of_its_block() {
+    let mut rig = Rig::bound(config(), 2, 1000);
+    rig.burst(&[1000, 1001, 1003, 1005, 1006, 1007, 1008]);
+    rig.wait(RTT);
+    // 1002 comes from the host, with another ICRC than the one that was coded.
+    rig.burst(&[1002, 1003]);
+    rig.taken();
+    rig.ordinary(1000, 0);
+    assert!(rig.jobs.is_empty(), "two unknowns, one symbol");
+    rig.ordinary(1000, 1);
+    assert_eq!(rig.taken(), [1004]);
+    let job = &rig.jobs[0];
+    assert_eq!((job.sources.len(), job.unknowns.len()), (6, 1));
+}

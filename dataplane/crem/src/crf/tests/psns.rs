@@ -155,3 +155,41 @@ fn a_window_far_behind_passes() {
     assert_eq!(rig.taken(), back);
     assert_eq!((rig.count("jumps"), rig.count("repeated_sources")), (0, 64));
 }
+
+#[test]
+fn the_stream_shows_the_mtu_of_its_reads() {
+    for (octets, span) in [
+        (64 * 1024, 256),
+        (64 * 1024, 128),
+        (64 * 1024, 32),
+        (64 * 1024, 16),
+    ] {
+        let mut rig = Rig::bound(config(), 0, 1000);
+        let mut psn = 1000;
+        for _ in 0..10 {
+            rig.now = rig.now + 20 * US;
+            let read = read(&mut rig, psn, octets);
+            rig.descs(&[read]);
+            psn += span;
+        }
+        assert_eq!(rig.taken().len(), 10, "span {span}: none is held");
+        rig.wait(200 * MS);
+        assert!(rig.range_request().is_none());
+        assert_eq!(rig.count("repeated_sources"), 0);
+        assert_eq!(rig.reports().expected, 90, "span {span}");
+        rig.burst(&[psn, psn + 2]);
+        assert_eq!(rig.taken(), [psn], "a gap is still a gap");
+    }
+}
+
+#[test]
+fn a_learned_mtu_stands() {
+    let mut rig = Rig::bound(config(), 0, 1000);
+    let write = Desc {
+        mtu_seen: Some(1024),
+        ..rig.desc(1000)
+    };
+    let burst = [write, read(&mut rig, 1001, 64 * 1024), rig.desc(1001 + 256)];
+    rig.descs(&burst);
+    assert_eq!(rig.taken(), [1000, 1001], "192 PSNs are missing");
+}

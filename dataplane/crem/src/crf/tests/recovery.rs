@@ -607,7 +607,7 @@ fn symbols_of_an_older_configuration_still_decode() {
     rig.wait(A);
     assert_eq!(rig.count("restored"), 2);
     rig.burst(&(1024..1050).collect::<Vec<_>>());
-    rig.wait(3 * RTT);
+    rig.wait(5 * RTT);
     rig.burst(&[1050]);
     let header = rig.header(1052, 0);
     rig.burst(&[1053]);

@@ -77,10 +77,10 @@ pub fn run(context: &Context, scenario: &Scenario, mode: Mode) -> Result<RunRepo
         mode: mode.name().to_owned(),
         ..RunReport::default()
     };
+    stage.transfer(&mut report)?;
     if scenario.expect.inband_tcp_closed && mode.is_active() {
         stage.try_tcp(&mut report)?;
     }
-    stage.transfer(&mut report)?;
     stage.collect(&mut report)?;
     Ok(report)
 }

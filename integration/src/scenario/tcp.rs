@@ -1,42 +1,108 @@
-//! Trying TCP connections from a host: the in-band address must accept none.
+//! Trying TCP connections from a host: the in-band address must accept none, on any port.
 
 use std::fs::File;
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::sockopt::SocketError;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, socket,
+};
 
 use super::Failure;
 
-/// Ports tried: those that services of a box would be on, and some at random.
-const PORTS: [u16; 24] = [
-    1, 21, 22, 23, 25, 53, 80, 110, 111, 179, 443, 830, 2049, 4791, 4801, 5201, 6379, 7681, 8080,
-    8443, 9090, 9100, 50_051, 65_535,
-];
-/// Patience for one port.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// Connections begun at once: fewer frames than a gateway's receive ring holds.
+const BURST: usize = 500;
+/// Pause between these.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long answers are waited for after the last of a group.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Sockets open at once, if the system allows that many.
+const GROUP: u64 = 8_192;
 
-/// The ports of `target` that accept a connection from the namespace at `path`, and how many were tried.
+/// The ports of `target` that accept a connection from the namespace at `path`, and how many were
+/// tried: all of them.
 pub(crate) fn open_ports(path: &Path, target: IpAddr) -> Result<(Vec<u16>, usize), Failure> {
-    let namespace = File::open(path)?;
-    let tries: Vec<_> = PORTS
-        .iter()
-        .map(|&port| {
-            let namespace = namespace.try_clone();
-            std::thread::spawn(move || -> Result<Option<u16>, Failure> {
-                setns(namespace?.as_fd(), CloneFlags::CLONE_NEWNET)?;
-                let address = SocketAddr::new(target, port);
-                Ok(TcpStream::connect_timeout(&address, PATIENCE)
-                    .is_ok()
-                    .then_some(port))
-            })
-        })
-        .collect();
+    let path: PathBuf = path.to_owned();
+    let scan = std::thread::spawn(move || -> Result<(Vec<u16>, usize), Failure> {
+        setns(File::open(path)?.as_fd(), CloneFlags::CLONE_NEWNET)?;
+        let ports: Vec<u16> = (1..=u16::MAX).collect();
+        let mut open = Vec::new();
+        for group in ports.chunks(room()?) {
+            open.extend(try_group(target, group)?);
+        }
+        Ok((open, ports.len()))
+    });
+    scan.join().map_err(|_| "the scanning thread panicked")?
+}
+
+/// Sockets that may be open at once, besides what the program has open anyway.
+fn room() -> Result<usize, Failure> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let wanted = hard.min(GROUP).max(soft);
+    setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
+    Ok(usize::try_from(wanted)?.saturating_sub(256).max(64))
+}
+
+/// The ports of a group that accept.
+fn try_group(target: IpAddr, group: &[u16]) -> Result<Vec<u16>, Failure> {
+    let mut pending: Vec<(u16, OwnedFd)> = Vec::new();
     let mut open = Vec::new();
-    for one in tries {
-        open.extend(one.join().map_err(|_| "a connecting thread panicked")??);
+    for burst in group.chunks(BURST) {
+        for &port in burst {
+            let fd = begin()?;
+            let address = SockaddrStorage::from(SocketAddr::new(target, port));
+            match connect(fd.as_raw_fd(), &address) {
+                Ok(()) => open.push(port),
+                Err(Errno::EINPROGRESS) => pending.push((port, fd)),
+                Err(Errno::ECONNREFUSED) => {}
+                Err(errno) => return Err(format!("connecting to port {port}: {errno}").into()),
+            }
+        }
+        std::thread::sleep(PAUSE);
     }
-    Ok((open, PORTS.len()))
+    std::thread::sleep(PATIENCE);
+    for (port, fd) in &pending {
+        if is_connected(fd)? {
+            open.push(*port);
+        }
+    }
+    Ok(open)
+}
+
+fn begin() -> Result<OwnedFd, Errno> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    socket(AddressFamily::Inet, SockType::Stream, flags, None)
+}
+
+fn is_connected(fd: &OwnedFd) -> Result<bool, Errno> {
+    let mut polled = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut polled, PollTimeout::ZERO)?;
+    let [polled] = polled;
+    let answered = polled.any().unwrap_or(true);
+    Ok(answered && getsockopt(fd, SocketError)? == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_open_port_is_found_and_a_closed_one_is_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let closed = {
+            let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            other.local_addr().unwrap().port()
+        };
+        let target = [127, 0, 0, 1].into();
+        assert_eq!(try_group(target, &[port, closed]).unwrap(), [port]);
+    }
 }

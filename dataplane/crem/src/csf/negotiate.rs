@@ -76,7 +76,7 @@ impl<B: Clone> Flow<B> {
             Effect::KeepParams => {}
             Effect::CloseParams => self.close_and_wait(cause, sh, now),
             Effect::GoSilent => self.go_silent(sh, now),
-            Effect::Resume => self.end_hello(sh),
+            Effect::Resume => self.resume(sh, now),
             Effect::CloseSilent => self.close_binding(CloseReason::Normal, sh),
             Effect::DropBinding => self.drop_closed(cause, sh, now),
             Effect::Restart => self.restart(cause, sh),
@@ -175,6 +175,9 @@ impl<B: Clone> Flow<B> {
             return;
         };
         let smaller_tried = binding.params.smaller_tried;
+        // What is refused may stand in for a first configuration that was acknowledged but never came
+        // into force: then there is none to keep.
+        let keeps_none = self.state == State::Active && binding.params.active().is_none();
         match binding.params.on_ack(ack.config, ack.status, now) {
             Acked::Unmatched => sh.counters.param_ack_unmatched += 1,
             Acked::Accepted(rtt) => {
@@ -196,7 +199,9 @@ impl<B: Clone> Flow<B> {
                 } else {
                     CloseReason::SyncFailed
                 };
-                let input = if for_size && !smaller_tried {
+                let input = if keeps_none {
+                    Input::NoParamAck
+                } else if for_size && !smaller_tried {
                     Input::TooLarge
                 } else {
                     Input::Rejected
@@ -249,6 +254,23 @@ impl<B: Clone> Flow<B> {
             binding.silent_since = now;
             binding.params.drop_pending();
             binding.clear_blocks(self.slot, sh);
+        }
+    }
+
+    /// Goes on with the old binding. Where its first configuration was not in force yet, silence took it
+    /// away: it is announced anew.
+    fn resume(&mut self, sh: &mut Shared<B>, now: Instant) {
+        self.end_hello(sh);
+        let who = self.who(sh, now);
+        let is_bare = self
+            .binding
+            .as_ref()
+            .is_some_and(|b| b.params.active().is_none() && !b.params.is_pending());
+        if is_bare {
+            self.reason = Unprotected::AwaitingParameters;
+            if let Some(shape) = self.wanted_shape(sh, &who) {
+                self.announce(shape, sh, now);
+            }
         }
     }
 

@@ -6,4 +6,5 @@ mod negotiation;
 mod properties;
 mod requests;
 mod rig;
+mod silence;
 mod table;

@@ -66,7 +66,7 @@ bench-fec: ## coding against ISA-L, reed-solomon-erasure and the XOR bound (abou
 	integration/scripts/with-hugepages 320 target/release/bench-fec --isal "$$(integration/scripts/isal)"
 
 restore: ## restore every request packet of the captures
-	cargo run --release --locked -q -p crem-integration --bin restore
+	cargo run --release --locked -q -p crem-integration --bin restore -- integration/testdata/captures/*.pcap.gz
 
 e2e: build ## the pair in network namespaces, every scenario (root)
 	integration/scripts/with-hugepages 512 target/release/scenario all

@@ -1,5 +1,6 @@
 //! `bench-fec`: encoding and decoding in one process against ISA-L, reed-solomon-erasure and the XOR
 //! bound, with data in the cache and from memory. Prints a table and the targets, writes JSON.
+#![forbid(unsafe_code)]
 
 mod contenders;
 mod memory;

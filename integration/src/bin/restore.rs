@@ -1,6 +1,7 @@
 //! `restore FILE.pcap…`: removes every request packet of every flow of the captures, alone and in
 //! bursts, restores it from repair symbols and other frames, and compares. Ends with a line that begins
 //! `restore: ok` or `restore: FAILED`; the report also goes to `target/results/restore.json`.
+#![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! `vectors DIR`: runs every vector file of a directory against the product crates, names each failure
 //! and ends with the line `N passed, M failed, K not covered`. The report also goes to
 //! `target/results/vectors.json`, or to the path given with `--json`.
+#![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

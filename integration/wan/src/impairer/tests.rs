@@ -1,3 +1,4 @@
+//! Tests of the link: order, rate, loss and damage in time that the tests count.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::class::tests::udp4;

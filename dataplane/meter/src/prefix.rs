@@ -1,7 +1,7 @@
 //! IP prefixes, and the VLAN or VXLAN context a packet is in.
 
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use crem_wire::frame::Parsed;
@@ -9,64 +9,73 @@ use crem_wire::frame::Parsed;
 /// A set of addresses of one family that share their first bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Prefix {
-    address: IpAddr,
+    bits: Bits,
     len: u8,
-    bits: u128,
-    mask: u128,
+}
+
+/// Network address and mask.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Bits {
+    V4(u32, u32),
+    V6(u128, u128),
 }
 
 impl Prefix {
     /// `None` if `len` exceeds the bits of the family. Bits of `address` behind the prefix are dropped.
     pub fn new(address: IpAddr, len: u8) -> Option<Self> {
-        let (bits, size) = bits(address);
-        if len > size {
-            return None;
-        }
-        let mask = match len {
-            0 => 0,
-            len => u128::MAX << (128 - u32::from(len)),
+        let bits = match address {
+            IpAddr::V4(v4) => {
+                let unused = 32u32.checked_sub(len.into())?;
+                let mask = u32::MAX.checked_shl(unused).unwrap_or(0);
+                Bits::V4(v4.to_bits() & mask, mask)
+            }
+            IpAddr::V6(v6) => {
+                let unused = 128u32.checked_sub(len.into())?;
+                let mask = u128::MAX.checked_shl(unused).unwrap_or(0);
+                Bits::V6(v6.to_bits() & mask, mask)
+            }
         };
-        let bits = bits & mask;
-        let address = match address {
-            IpAddr::V4(_) => IpAddr::from(((bits >> 96) as u32).to_be_bytes()),
-            IpAddr::V6(_) => IpAddr::from(bits.to_be_bytes()),
-        };
-        Some(Self {
-            address,
-            len,
-            bits,
-            mask,
-        })
+        Some(Self { bits, len })
     }
 
     /// The prefix that holds one address.
-    pub fn host(address: IpAddr) -> Self {
-        let (bits, size) = bits(address);
-        Self {
-            address,
-            len: size,
-            bits,
-            mask: u128::MAX << (128 - u32::from(size)),
+    pub const fn host(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Self {
+                bits: Bits::V4(v4.to_bits(), u32::MAX),
+                len: 32,
+            },
+            IpAddr::V6(v6) => Self {
+                bits: Bits::V6(v6.to_bits(), u128::MAX),
+                len: 128,
+            },
         }
     }
 
     /// Whether the address is in it.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let (bits, _) = bits(address);
-        bits & self.mask == self.bits && address.is_ipv4() == self.address.is_ipv4()
+    #[inline]
+    pub const fn contains(&self, address: IpAddr) -> bool {
+        match (self.bits, address) {
+            (Bits::V4(bits, mask), IpAddr::V4(v4)) => v4.to_bits() & mask == bits,
+            (Bits::V6(bits, mask), IpAddr::V6(v6)) => v6.to_bits() & mask == bits,
+            _ => false,
+        }
     }
 
     /// Whether it holds one address only.
     pub const fn is_host(&self) -> bool {
-        self.len == if self.address.is_ipv4() { 32 } else { 128 }
+        match self.bits {
+            Bits::V4(_, mask) => mask == u32::MAX,
+            Bits::V6(_, mask) => mask == u128::MAX,
+        }
     }
-}
 
-/// The address in the upper bits, and how many it has.
-fn bits(address: IpAddr) -> (u128, u8) {
-    match address {
-        IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
-        IpAddr::V6(v6) => (v6.to_bits(), 128),
+    /// Its first address.
+    pub fn address(&self) -> IpAddr {
+        match self.bits {
+            Bits::V4(bits, _) => Ipv4Addr::from_bits(bits).into(),
+            Bits::V6(bits, _) => Ipv6Addr::from_bits(bits).into(),
+        }
     }
 }
 
@@ -81,7 +90,7 @@ pub(crate) fn halves(address: IpAddr) -> [u64; 2] {
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.len)
+        write!(f, "{}/{}", self.address(), self.len)
     }
 }
 

@@ -85,6 +85,7 @@ impl Scopes {
     ///
     /// # Errors
     /// Why it is not.
+    #[inline]
     pub fn recognise(&self, parsed: &Parsed) -> Result<Observation, Unrecognised> {
         let bth = match parsed.class {
             Class::Roce(bth) => bth,
@@ -112,6 +113,7 @@ impl Scopes {
     }
 
     /// Whether packets between these addresses in this encapsulation are in a scope.
+    #[inline]
     fn holds(&self, parsed: &Parsed, source: IpAddr, destination: IpAddr) -> bool {
         self.0.iter().any(|scope| {
             scope.source.contains(source)

@@ -1,5 +1,6 @@
 //! The decoder on messages that are wrong in one place each, and on anything.
 #![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::type_complexity, clippy::cloned_ref_to_slice_refs)]
 
 use proptest::prelude::*;
 

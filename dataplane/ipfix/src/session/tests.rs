@@ -1,5 +1,6 @@
 //! Sessions, read back with the decoder: order, numbers, options, and the mistakes that exporters make.
 #![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::type_complexity, clippy::cloned_ref_to_slice_refs)]
 
 use std::net::IpAddr;
 use std::time::Duration;

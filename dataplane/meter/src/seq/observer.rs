@@ -4,6 +4,7 @@
 
 use alloc::vec::Vec;
 
+use crem_wire::roce::{ICRC_LEN, Opcode};
 use hashbrown::HashMap;
 
 use super::config::PAIRS;
@@ -21,6 +22,8 @@ use crate::{Sink, Utc};
 /// Epochs among which the one to give up is looked for.
 const CANDIDATES: usize = 8;
 const NO_SLOT: u32 = u32::MAX;
+/// SEND and WRITE: opcodes 0x00 to 0x0B.
+const ELIGIBLE: usize = 0x0c;
 
 /// The observer of one Observation Point for one collector session.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub struct Observer {
     config: ObserverConfig,
     /// The idle timeout in nanoseconds.
     idle: u64,
+    /// Octets of UDP payload that each eligible opcode needs: headers and ICRC, padding apart.
+    needed: [u16; ELIGIBLE],
     provisions: Vec<Provision>,
     /// The collector session, while there is one.
     session: Option<u32>,
@@ -72,6 +77,7 @@ impl Observer {
             point,
             config,
             idle: nanos(config.idle_timeout),
+            needed: core::array::from_fn(needed_octets),
             provisions,
             session: None,
             suspended: false,
@@ -127,7 +133,10 @@ impl Observer {
             return;
         };
         self.settle(slot, sink);
-        let fits = opcode <= 0x0b && !packet.is_malformed();
+        let needed = self.needed.get(usize::from(opcode));
+        let fits = needed.is_some_and(|needed| {
+            packet.payload_octets >= needed + u16::from(packet.bth.pad_count())
+        });
         let state = self.contexts[slot as usize].state;
         match state {
             State::Active(epoch) if fits && !self.suspended => {
@@ -359,6 +368,14 @@ impl Observer {
 }
 
 mod control;
+#[cfg(test)]
+mod tests;
+
+/// Octets that an opcode needs behind the UDP header, padding apart (AMB-SEQ-MALF).
+fn needed_octets(opcode: usize) -> u16 {
+    let headers = Opcode(opcode as u8).ext().map_or(0, |ext| ext.payload);
+    u16::from(headers) + ICRC_LEN as u16
+}
 
 fn check(provisions: &[Provision], config: &ObserverConfig) -> Result<(), ProvisionError> {
     if provisions.len() > ObserverConfig::MAX_PROVISIONS {

@@ -1,4 +1,5 @@
 //! Rules of the collector that the vectors leave open, and its bounds.
+#![allow(clippy::type_complexity)]
 
 use std::net::IpAddr;
 

@@ -57,7 +57,12 @@ impl Observer {
         }
         if now >= self.contexts[slot as usize].next_report {
             self.report(slot, sink);
-            self.contexts[slot as usize].next_report = now.after(self.config.report_interval);
+            let interval = self.config.report_interval;
+            let next = &mut self.contexts[slot as usize].next_report;
+            *next = next.after(interval);
+            if *next <= now {
+                *next = now.after(interval);
+            }
         }
         let context = &self.contexts[slot as usize];
         if matches!(context.state, State::Active(_)) {

@@ -61,11 +61,16 @@ impl Columns {
 
     /// The factors of `position`, zero beyond the last index or without meaning. So is a pair beyond
     /// the pole: callers have checked.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(&self, position: u8) -> Column {
         if self.ordinary {
-            return ORDINARY[usize::from(position)];
+            ORDINARY[usize::from(position)]
+        } else {
+            self.compute(position)
         }
+    }
+
+    fn compute(&self, position: u8) -> Column {
         let mut column = [0; MAX_ROWS];
         for (factor, point) in column.iter_mut().zip(self.points).take(self.count) {
             *factor = gf::INV[usize::from(point ^ position)];

@@ -27,30 +27,51 @@ pub(crate) fn combine<'s>(
     ahead: Option<impl Iterator<Item = &'s [u8]> + Clone>,
 ) -> [[u8; PREFIX]; MAX_ROWS] {
     let mut lengths = Lengths::default();
+    let octets = sources
+        .clone()
+        .next()
+        .map_or(0, |(payload, _)| payload.len());
+    let alike = sources
+        .clone()
+        .all(|(payload, _)| matches!(payload, Payload::Whole(whole) if whole.len() == octets));
+    for (payload, column) in sources.clone() {
+        lengths.add(if alike { octets } else { payload.len() }, column);
+    }
     let len = rows.iter().map(|row| row.len()).min().unwrap_or(0);
-    let windows = (len * rows.len()).div_ceil(WINDOW).max(1);
-    let step = len.div_ceil(windows).next_multiple_of(64);
+    let step = window(rows.len(), len);
+    let size = kernels.group_size(rows.len().min(MAX_ROWS), ahead.is_some());
+    let mut bank = Bank::new(kernels, rows.iter_mut().map(|row| &mut **row));
     let mut from = 0;
     while from < len {
         let to = len.min(from + step);
-        let mut pass = Pass::new(kernels, rows, fresh, (from, to), ahead.is_some());
-        let mut following = ahead.clone().map(|ahead| {
-            let octets = sources
-                .clone()
-                .next()
-                .map_or(0, |(payload, _)| payload.len());
-            ahead.skip(distance(pass.size, octets.min(to).saturating_sub(from)))
-        });
-        for (payload, column) in sources.clone() {
-            if from == 0 {
-                lengths.add(payload.len(), column);
-            }
-            pass.add(&payload, column, &mut following);
+        let reach = octets.min(to).saturating_sub(from);
+        let following = ahead.clone().map(|ahead| ahead.skip(distance(size, reach)));
+        let mut pass = Pass {
+            bank: &mut bank,
+            following,
+            fresh,
+            from,
+            to,
+            size,
+        };
+        if alike {
+            pass.add_alike(sources.clone())
+        } else {
+            pass.add_mixed(sources.clone())
         }
-        pass.finish(&mut following);
         from = to;
     }
     lengths.finish()
+}
+
+/// Octets of a row that are worked on at a time: a multiple of a cache line, or all `len` of them.
+fn window(rows: usize, len: usize) -> usize {
+    let all = rows * len;
+    if all <= WINDOW {
+        len
+    } else {
+        len.div_ceil(all.div_ceil(WINDOW)).next_multiple_of(64)
+    }
 }
 
 /// How many sources of `octets` each prefetching runs ahead of groups of `group`.
@@ -59,114 +80,117 @@ fn distance(group: usize, octets: usize) -> usize {
 }
 
 /// Sources on their way into octets `from` .. `to` of some rows.
-struct Pass<'r, 's> {
-    bank: Bank<'r, 's>,
+struct Pass<'b, 'r, 's, A> {
+    bank: &'b mut Bank<'r, 's>,
+    /// What to prefetch; the next item goes with the next source.
+    following: Option<A>,
     /// The rows hold nothing yet: the first group overwrites.
     fresh: bool,
     from: usize,
     to: usize,
     /// Sources per group.
     size: usize,
-    /// Sources of the group under way, and the shortest and longest of them.
-    count: usize,
-    shortest: usize,
-    longest: usize,
 }
 
-impl<'r, 's> Pass<'r, 's> {
-    #[inline]
-    fn new(
-        kernels: &Kernels,
-        rows: &'r mut [&mut [u8]],
-        fresh: bool,
-        (from, to): (usize, usize),
-        prefetch: bool,
-    ) -> Self {
-        Self {
-            size: kernels.group_size(rows.len().min(MAX_ROWS), prefetch),
-            bank: Bank::new(kernels, rows.iter_mut().map(|row| &mut **row)),
-            fresh,
-            from,
-            to,
-            count: 0,
-            shortest: usize::MAX,
-            longest: 0,
+impl<'s, A: Iterator<Item = &'s [u8]>> Pass<'_, '_, 's, A> {
+    /// Adds sources that are in one piece each and of one length: the usual case, since packets in the
+    /// middle of messages are alike.
+    fn add_alike(&mut self, sources: impl Iterator<Item = (Payload<'s>, Column)>) {
+        let mut sources = sources.map(|(payload, column)| (payload.first_piece(), column));
+        loop {
+            let count = self.bank.load(&mut sources, self.size);
+            if count == 0 {
+                break;
+            }
+            self.put_next(count);
+            let prefetch = self.following.is_some();
+            self.bank
+                .run_loaded(self.from, self.to, self.fresh, prefetch);
+            let end = self.bank.end(0);
+            self.clear_if_fresh(end);
         }
+        self.clear_if_fresh(self.from);
     }
 
-    #[inline]
-    fn add(
-        &mut self,
-        payload: &Payload<'s>,
-        column: Column,
-        following: &mut Option<impl Iterator<Item = &'s [u8]>>,
-    ) {
-        match *payload {
-            Payload::Whole(octets) => {
-                self.bank.put(self.count, octets, 0, column);
-                self.shortest = self.shortest.min(octets.len());
-                self.longest = self.longest.max(octets.len());
-                self.count += 1;
-                if self.count == self.size {
-                    self.flush(following);
+    /// Adds any sources.
+    fn add_mixed(&mut self, sources: impl Iterator<Item = (Payload<'s>, Column)>) {
+        let mut count = 0;
+        for (payload, column) in sources {
+            match payload {
+                Payload::Whole(octets) => {
+                    self.bank.put(count, octets, 0, column);
+                    count += 1;
+                    if count == self.size {
+                        self.run_uneven(count);
+                        count = 0;
+                    }
                 }
-            }
-            Payload::Parts(_) => {
-                self.flush(following);
-                self.clear_if_fresh(self.from);
-                for (offset, piece) in payload.pieces() {
-                    self.bank.put(0, piece, offset, column);
-                    self.bank.run(1, self.from, self.to, false, false);
+                Payload::Parts(_) => {
+                    self.run_uneven(count);
+                    count = 0;
+                    self.clear_if_fresh(self.from);
+                    for (offset, piece) in payload.pieces() {
+                        self.bank.put(0, piece, offset, column);
+                        self.bank.run(1, self.from, self.to, false, false);
+                    }
                 }
             }
         }
+        self.run_uneven(count);
+        self.clear_if_fresh(self.from);
     }
 
-    /// Runs the group under way.
-    fn flush(&mut self, following: &mut Option<impl Iterator<Item = &'s [u8]>>) {
-        if self.count == 0 {
+    /// Names what to prefetch beside the first `count` sources.
+    #[inline]
+    fn put_next(&mut self, count: usize) {
+        let Some(following) = &mut self.following else {
             return;
-        }
-        if let Some(following) = following {
-            for place in 0..self.count {
-                match following.next() {
-                    Some(octets) => self.bank.put_next(place, octets),
-                    // What was named for an earlier group is in the cache; asking again costs little.
-                    None => break,
-                }
+        };
+        for place in 0..count {
+            match following.next() {
+                Some(octets) => self.bank.put_next(place, octets),
+                // What was named for an earlier group is in the cache; asking again costs little.
+                None => break,
             }
         }
-        let reach = self.shortest.min(self.to);
-        let prefetch = following.is_some();
-        self.bank
-            .run(self.count, self.from, reach, self.fresh, prefetch);
-        self.clear_if_fresh(reach);
-        if self.longest > reach && reach < self.to {
-            self.run_longer(reach);
-        }
-        (self.count, self.shortest, self.longest) = (0, usize::MAX, 0);
     }
 
-    /// Goes on behind `reach`, where the shortest source ends, with those that are longer.
-    fn run_longer(&mut self, reach: usize) {
-        let (mut from, mut count) = (reach, self.count);
-        while from < self.to {
+    /// Runs a group of `count` sources: as far as the shortest goes, then on with those that are longer.
+    fn run_uneven(&mut self, count: usize) {
+        let mut count = count;
+        let mut reach = self.shortest(count);
+        if count > 0 {
+            self.put_next(count);
+            self.bank.run(
+                count,
+                self.from,
+                reach,
+                self.fresh,
+                self.following.is_some(),
+            );
+            self.clear_if_fresh(reach);
+        }
+        while count > 0 && reach < self.to {
             let mut kept = 0;
             for at in 0..count {
-                if self.bank.end(at) > from {
+                if self.bank.end(at) > reach {
                     self.bank.shift(at, kept);
                     kept += 1;
                 }
             }
-            if kept == 0 {
-                return;
-            }
-            let reach = (0..kept)
-                .map(|at| self.bank.end(at))
-                .fold(self.to, usize::min);
-            self.bank.run(kept, from, reach, false, false);
-            (from, count) = (reach, kept);
+            count = kept;
+            let end = self.shortest(count);
+            self.bank
+                .run(count, reach.max(self.from), end, false, false);
+            reach = end;
         }
+    }
+
+    /// Where the shortest of the first `count` sources ends, at most `to`.
+    fn shortest(&self, count: usize) -> usize {
+        (0..count)
+            .map(|at| self.bank.end(at))
+            .fold(self.to, usize::min)
     }
 
     /// Zeros behind `from` if the rows hold nothing yet; from now on they do.
@@ -175,12 +199,6 @@ impl<'r, 's> Pass<'r, 's> {
             self.bank.clear(from.max(self.from), self.to);
             self.fresh = false;
         }
-    }
-
-    /// Runs what is left.
-    fn finish(mut self, following: &mut Option<impl Iterator<Item = &'s [u8]>>) {
-        self.flush(following);
-        self.clear_if_fresh(self.from);
     }
 }
 

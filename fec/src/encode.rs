@@ -92,12 +92,13 @@ impl<'j, 'a> EncodeJob<'j, 'a> {
             if !possible || rows.iter().any(|row| row.symbol.len() != t) {
                 return Err(EncodeError::SymbolLength);
             }
-            for source in sources {
-                if source.payload.len() > t - PREFIX {
-                    return Err(EncodeError::PayloadTooLong {
-                        position: source.position,
-                    });
-                }
+            let mut too_long = sources
+                .iter()
+                .filter(|source| source.payload.len() > t - PREFIX);
+            if let Some(source) = too_long.next() {
+                return Err(EncodeError::PayloadTooLong {
+                    position: source.position,
+                });
             }
         }
         check_coefficients(scheme, rows, sources)?;

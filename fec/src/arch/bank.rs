@@ -15,6 +15,9 @@ pub(crate) struct Bank<'r, 's> {
     row_count: usize,
     /// Octets of the shortest row.
     row_len: usize,
+    /// Sources that [`Bank::load`] put in, all with origin 0, and where the shortest of them ends.
+    loaded: usize,
+    loaded_end: usize,
     rows: PhantomData<&'r mut [u8]>,
     sources: PhantomData<&'s [u8]>,
 }
@@ -29,6 +32,8 @@ impl<'r, 's> Bank<'r, 's> {
             ends: [0; MAX_SOURCES],
             row_count: 0,
             row_len: usize::MAX,
+            loaded: 0,
+            loaded_end: 0,
             rows: PhantomData,
             sources: PhantomData,
         };
@@ -49,6 +54,7 @@ impl<'r, 's> Bank<'r, 's> {
     /// factor for each row. A place that does not exist is ignored.
     #[inline]
     pub(crate) fn put(&mut self, place: usize, octets: &'s [u8], offset: usize, column: Column) {
+        self.loaded = 0;
         if place < MAX_SOURCES {
             // Kernels count from the rows' start. The pointer before the source is never used without
             // an addition that brings it back, see `Bank::run`.
@@ -59,6 +65,33 @@ impl<'r, 's> Bank<'r, 's> {
         }
     }
 
+    /// Makes the next up to `most` of `sources` the first sources of this bank; says how many there
+    /// were. They run with [`Bank::run_loaded`] until another source is put in.
+    #[inline]
+    pub(crate) fn load(
+        &mut self,
+        sources: &mut impl Iterator<Item = (&'s [u8], Column)>,
+        most: usize,
+    ) -> usize {
+        let (mut count, mut end) = (0, usize::MAX);
+        while count < most.min(MAX_SOURCES)
+            && let Some((octets, column)) = sources.next()
+        {
+            self.put(count, octets, 0, column);
+            end = end.min(octets.len());
+            count += 1;
+        }
+        (self.loaded, self.loaded_end) = (count, end);
+        count
+    }
+
+    /// [`Bank::run`] for the sources that [`Bank::load`] put in, whose bounds are known.
+    #[inline]
+    pub(crate) fn run_loaded(&mut self, from: usize, to: usize, overwrite: bool, prefetch: bool) {
+        let to = to.min(self.row_len()).min(self.loaded_end);
+        self.run_within(self.loaded, from, to, 0, overwrite, prefetch);
+    }
+
     /// The position in the rows behind the last octet of the source at `place`.
     #[inline]
     pub(crate) fn end(&self, place: usize) -> usize {
@@ -67,6 +100,7 @@ impl<'r, 's> Bank<'r, 's> {
 
     /// Moves the source at `from` to `to`, which is lower.
     pub(crate) fn shift(&mut self, from: usize, to: usize) {
+        self.loaded = 0;
         if to < from && from < MAX_SOURCES {
             self.call.shift(from, to);
             self.ends[to] = self.ends[from];
@@ -114,16 +148,28 @@ impl<'r, 's> Bank<'r, 's> {
             .iter()
             .copied()
             .fold(0, usize::max);
-        let from = from.max(origin);
+        self.run_within(count, from.max(origin), to, origin, overwrite, prefetch);
+    }
+
+    /// [`Bank::run`] with bounds that fit: `to` is at most `row_len` and the end of each of the first
+    /// `count` sources, `origin` is at least the origin of each and at most `from`.
+    #[inline]
+    fn run_within(
+        &mut self,
+        count: usize,
+        from: usize,
+        to: usize,
+        origin: usize,
+        overwrite: bool,
+        prefetch: bool,
+    ) {
         if from >= to || count == 0 {
             return;
         }
         (self.call.from, self.call.to, self.call.origin) = (from, to, origin);
         let rows = first_rows(self.row_count);
-        if rows == self.row_count {
-            self.run_rows(&self.call, rows, count, overwrite, prefetch);
-        } else {
-            self.run_rows(&self.call, rows, count, overwrite, prefetch);
+        self.run_rows(&self.call, rows, count, overwrite, prefetch);
+        if rows < self.row_count {
             // What comes next has been asked for, and the sources are in the cache.
             let rest = self.call.without_rows(rows);
             self.run_rows(&rest, self.row_count - rows, count, overwrite, false);
@@ -178,8 +224,8 @@ impl<'r, 's> Bank<'r, 's> {
             // its `available()`, so the processor has the instructions. Every row is borrowed
             // exclusively for the life of `self` and has at least `row_len` octets; every source is
             // borrowed for at least as long and reaches from its origin to its end in the rows'
-            // count. `run` made `origin` the largest origin and `to` at most the smallest end and
-            // `row_len`, so octets `origin .. to` of each are there, and `from` is not below `origin`.
+            // count. `run_within` was given an `origin` no smaller than each origin and a `to` no larger
+            // than each end and `row_len`, so octets `origin .. to` of each are there, and `from` is not below `origin`.
             // The kernel is for `rows` rows, a count that `first_rows` gave, and `size` sources, a
             // power of two up to the preferred.
             unsafe { kernel(&call) };

@@ -24,6 +24,7 @@ use crate::snapshot::{NextHop, Snapshot, Wanted};
 
 pub use documents::{About, AboutSegment};
 pub use kernel::interface_name;
+pub use socket::check as check_socket;
 
 /// An in-band interface to set up.
 #[derive(Clone, Debug)]

@@ -1,12 +1,15 @@
 //! The status socket: one JSON line in, one out (`crem_api::protocol`).
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{SocketAddr, UnixStream as StdStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get, MAX_REQUEST, Reply, Request};
+use crem_api::{Invalid, Issue};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
@@ -19,22 +22,59 @@ const CLIENTS: usize = 64;
 /// Longest wait for a snapshot.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Whether a status socket can be had at `path`; to be asked before anything is started, since nothing
+/// else of a start is as cheap to refuse.
+///
+/// # Errors
+/// What is wrong with the path, as a problem of the bootstrap.
+pub fn check(path: &Path) -> Result<(), Invalid> {
+    let issue = |found: String, expected: &str| Invalid {
+        issues: vec![Issue {
+            pointer: "/status/socket".to_owned(),
+            found,
+            expected: expected.to_owned(),
+        }],
+    };
+    vacate(path).map_err(|e| {
+        let expected = match e.kind() {
+            io::ErrorKind::AddrInUse => "a socket of its own for each process",
+            _ => "a path where a Unix socket can be made",
+        };
+        issue(format!("{path:?}: {e}"), expected)
+    })
+}
+
+/// Makes the directory and removes the socket that a killed process left there. What is no socket is
+/// somebody's file and stays.
+fn vacate(path: &Path) -> io::Result<()> {
+    // Too long for a socket's address, or with an octet 0.
+    SocketAddr::from_pathname(path)?;
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "it exists and is no socket",
+        )),
+        Ok(_) if StdStream::connect(path).is_ok() => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another process serves it",
+        )),
+        Ok(_) => match std::fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        },
+    }
+}
+
 /// Listens at `path`. A socket that a killed process left there is replaced.
 pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
-    let fail =
-        |e: io::Error| io::Error::new(e.kind(), format!("status socket {}: {e}", path.display()));
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory).map_err(fail)?;
-    }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        let taken = io::Error::new(io::ErrorKind::AddrInUse, "another process serves it");
-        return Err(fail(taken));
-    }
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(fail(e)),
-        _ => {}
-    }
-    UnixListener::bind(path).map_err(fail)
+    vacate(path)
+        .and_then(|()| UnixListener::bind(path))
+        .map_err(|e| io::Error::new(e.kind(), format!("status socket {}: {e}", path.display())))
 }
 
 /// What answers are made from.
@@ -121,4 +161,81 @@ fn refuse(code: ErrorCode, message: &str) -> Reply {
             message: message.to_owned(),
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use std::os::unix::net::UnixListener as StdListener;
+
+    use super::*;
+
+    struct Folder(std::path::PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("crem-sock-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn problem(path: &Path) -> String {
+        check(path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let folder = Folder::new("file");
+        let file = folder.0.join("precious");
+        std::fs::write(&file, "keep").unwrap();
+        let link = folder.0.join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for path in [&file, &link, &folder.0] {
+            let text = problem(path);
+            assert!(text.starts_with("/status/socket: found"), "{text}");
+            assert!(text.contains("is no socket"), "{text}");
+            assert_eq!(bind(path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "keep");
+        assert!(link.symlink_metadata().unwrap().file_type().is_symlink());
+    }
+
+    #[test]
+    fn a_socket_is_replaced_only_once_nobody_serves_it() {
+        let folder = Folder::new("stale");
+        let path = folder.0.join("deep/er/s.sock");
+        check(&path).unwrap();
+        let served = StdListener::bind(&path).unwrap();
+        assert!(problem(&path).contains("another process serves it"));
+        assert!(path.exists());
+        drop(served);
+        check(&path).unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn paths_that_no_socket_can_have_are_refused() {
+        let folder = Folder::new("paths");
+        let file = folder.0.join("file");
+        std::fs::write(&file, "").unwrap();
+        for path in [
+            folder.0.join("x".repeat(120)),
+            folder.0.join("a\0b"),
+            file.join("s.sock"),
+        ] {
+            let text = problem(&path);
+            assert!(
+                text.contains("a path where a Unix socket can be made"),
+                "{text}"
+            );
+        }
+    }
 }

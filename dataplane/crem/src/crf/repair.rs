@@ -74,7 +74,8 @@ impl<B: Clone> Track<B> {
             // INFO for a stretch without any packet may span more than a block (AMB-LONGREAD).
             let k = header.k <= c.k || header.info && header.present.is_empty();
             let scheme = header.scheme == c.scheme || copy || header.info;
-            let t = header.symbol_length == c.t || header.info;
+            // A copy may name a later configuration than its block's; its T is compared with the block.
+            let t = header.symbol_length == c.t || copy || header.info;
             k && scheme && t
         });
         counters.repairs_unknown_config += u64::from(fits.is_none());
@@ -148,10 +149,25 @@ impl<B: Clone> Track<B> {
         cx: &mut Cx<'_, B>,
     ) -> Option<usize> {
         let description = Description::of(header);
-        let known = self
-            .blocks
-            .iter()
-            .position(|b| !b.closed && b.description == description);
+        let copy = header.scheme == Scheme::Copy.number() && !header.info;
+        let known = self.blocks.iter().position(|b| {
+            let config = if copy {
+                b.description.config
+            } else {
+                header.config
+            };
+            let asked = Description {
+                config,
+                ..description
+            };
+            !b.closed && b.description == asked
+        });
+        // All symbols of a block have its T, copies as well (AMB-TCONST, AMB-COPY).
+        let t = known.map_or(config.t, |index| self.blocks[index].t);
+        if copy && header.symbol_length != t {
+            cx.shared.counters.repairs_unknown_config += 1;
+            return None;
+        }
         if known.is_some() {
             return known;
         }

@@ -133,7 +133,7 @@ impl<B: Clone> Track<B> {
             },
             length: 1,
         };
-        let before = self.run.take();
+        let before = self.take_run(cx);
         let from = match &before {
             Some(b) if d.psn.distance_from(b.next) >= 0 => {
                 run.length = b.length.saturating_add(1);
@@ -148,13 +148,23 @@ impl<B: Clone> Track<B> {
         {
             self.fill(from, d.psn, cx);
         }
-        self.run = Some(run);
+        if cx.shared.keep_budget.fits(run.kept.len) {
+            cx.shared.keep_budget.add(run.kept.len);
+            self.run = Some(run);
+        }
+    }
+
+    /// Takes the run out, and its reference out of the bound.
+    pub(crate) fn take_run(&mut self, cx: &mut Cx<'_, B>) -> Option<Run<B>> {
+        let run = self.run.take()?;
+        cx.shared.keep_budget.remove(run.kept.len);
+        Some(run)
     }
 
     /// A new packet is about to arrive: a run that was under way is over, and what it lost at its end
     /// shows only now.
     pub(crate) fn fill_seam(&mut self, cx: &mut Cx<'_, B>) {
-        let (Some(run), Some(same)) = (self.run.take(), cx.shared.same) else {
+        let (Some(run), Some(same)) = (self.take_run(cx), cx.shared.same) else {
             return;
         };
         let Some(end) = self.window.as_ref().map(Window::next) else {

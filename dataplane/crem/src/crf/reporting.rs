@@ -40,20 +40,24 @@ impl<B: Clone> Track<B> {
 
     /// The flow rests. What it kept in case of a gap at its end is not needed any more.
     fn rest(&mut self, cx: &mut Cx<'_, B>) {
-        self.suspect = None;
+        self.take_suspect(cx);
         if self.replay_floor(cx).is_some() && cx.now < self.last_activity + self.times.keep() {
             // The host may be about to send a window again.
             self.rest_at = Some(self.last_activity + self.times.keep());
             return;
         }
         self.rest_at = None;
-        self.run = None;
+        self.take_run(cx);
         if let Some(next) = self.window.as_ref().map(Window::next)
             && self.gaps.is_empty()
             && self.blocks.iter().all(|block| block.closed)
             && let Some(window) = &mut self.window
         {
             window.drop_before(next, &mut cx.shared.keep_budget);
+            // One frame a flow lends its headers to what comes first after the rest, while there is room.
+            if cx.shared.keep_budget.is_half_used() {
+                window.forget_last(&mut cx.shared.keep_budget);
+            }
         }
     }
 }

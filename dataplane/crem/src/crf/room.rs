@@ -69,7 +69,7 @@ impl<B: Clone> Track<B> {
 
     /// Lets go of the copies that only a run of resent packets could need.
     pub(crate) fn forget_copies(&mut self, cx: &mut Cx<'_, B>) {
-        self.run = None;
+        self.take_run(cx);
         if let Some((limit, passed)) = self.decode_limits() {
             self.advance_to(limit, passed, cx);
         }
@@ -152,6 +152,12 @@ impl<B: Clone> Track<B> {
         let kept = window.kept();
         let before = kept as usize + symbols(self);
         self.forget_copies(cx);
+        self.take_suspect(cx);
+        if kept == 0
+            && let Some(window) = &mut self.window
+        {
+            window.forget_last(&mut cx.shared.keep_budget);
+        }
         if let Some(window) = self.window.as_ref().filter(|w| w.kept() == kept) {
             let limit = window.base().add((window.len() / 4).max(1) as i32);
             self.give_up_before(limit, cx);

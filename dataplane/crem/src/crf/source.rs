@@ -160,7 +160,7 @@ impl<B: Clone> Track<B> {
             Place::In(Seen::Absent | Seen::Nothing) => {
                 // Not a new PSN (AMB-REREAD). Should a block name it as present after all, it is here.
                 cx.shared.counters.repeated_sources += 1;
-                self.run = None;
+                self.take_run(cx);
                 self.note_received(d, cx);
                 self.mark_dirty(d.psn);
                 self.pass(frame(d), cx);
@@ -245,22 +245,37 @@ impl<B: Clone> Track<B> {
     /// one that continues it shows that the stream goes on there.
     fn stray(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
         cx.shared.counters.stray_sources += 1;
+        let first = self.take_suspect(cx);
+        let continued = first.filter(|s| (0..=MAX_GAP).contains(&d.psn.distance_from(s.next)));
+        if continued.is_some() {
+            self.release_hold(cx);
+        }
         cx.out.deliver.push((Delivery::Source, d.buf.clone()));
-        let continues = self
-            .suspect
-            .as_ref()
-            .is_some_and(|s| (0..=MAX_GAP).contains(&d.psn.distance_from(s.next)));
-        if !continues {
-            self.suspect = Some(Stray {
-                psn: d.psn,
-                next: self.consumed(d),
-                kept: kept(d),
-            });
-            return;
+        match continued {
+            Some(first) => self.jump(first, d, cx),
+            None => self.suspect(d, cx),
         }
-        if let Some(first) = self.suspect.take() {
-            self.jump(first, d, cx);
+    }
+
+    fn suspect(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
+        let room = cx.shared.keep_budget.fits(d.payload_len);
+        if room {
+            cx.shared.keep_budget.add(d.payload_len);
         }
+        self.suspect = Some(Stray {
+            psn: d.psn,
+            next: self.consumed(d),
+            kept: room.then(|| kept(d)),
+        });
+    }
+
+    /// Takes the suspect out, and its reference out of the bound.
+    pub(crate) fn take_suspect(&mut self, cx: &mut Cx<'_, B>) -> Option<Stray<B>> {
+        let suspect = self.suspect.take()?;
+        if let Some(kept) = &suspect.kept {
+            cx.shared.keep_budget.remove(kept.len);
+        }
+        Some(suspect)
     }
 
     /// Goes on at `first`, whose frame and that of `d` have left already.
@@ -286,7 +301,9 @@ impl<B: Clone> Track<B> {
         if let Some(window) = &mut self.window {
             window.arrived(first.psn, Seen::Received, cx.now);
         }
-        self.keep(first.psn, first.kept, cx);
+        if let Some(kept) = first.kept {
+            self.keep(first.psn, kept, cx);
+        }
         if d.psn.is_after(first.next) {
             self.open_gap(d.psn, cx);
         }

@@ -137,7 +137,8 @@ pub(crate) struct Offer {
 pub(crate) struct Stray<B> {
     pub(crate) psn: Psn,
     pub(crate) next: Psn,
-    pub(crate) kept: Kept<B>,
+    /// Its frame, if there was memory for it.
+    pub(crate) kept: Option<Kept<B>>,
 }
 
 /// Figures of one flow, for its status.
@@ -406,8 +407,8 @@ impl<B: Clone> Track<B> {
         self.sweep(cx);
         self.gaps = Gaps::default();
         self.unripe = false;
-        self.suspect = None;
-        self.run = None;
+        self.take_suspect(cx);
+        self.take_run(cx);
         if let Some(mut window) = self.window.take() {
             window.clear(&mut cx.shared.keep_budget);
         }

@@ -11,6 +11,8 @@ use crate::time::Instant;
 const FIRST_SLOTS: usize = 256;
 /// Largest number of PSNs between base and next: somewhat more than a CSF retains of one flow.
 pub(crate) const MAX_SPAN: u32 = 1 << 17;
+/// How far a neighbour is looked for: no Identification is believed from further away (AMB-IPID).
+const MAX_REACH: i32 = 4096;
 const VACANT: u32 = u32::MAX;
 
 /// What is known of a PSN.
@@ -289,11 +291,16 @@ impl<B: Clone> Window<B> {
             && let Some(kept) = slot.kept.take()
         {
             let received = slot.seen == Seen::Received;
-            budget.remove(kept.len);
             self.kept -= 1;
             let newest = self.last.as_ref().is_none_or(|(at, _)| psn.is_after(*at));
-            if received && newest {
-                self.last = Some((psn, kept));
+            // The newest of those let go of stays counted.
+            let gone = if received && newest {
+                self.last.replace((psn, kept)).map(|(_, old)| old)
+            } else {
+                Some(kept)
+            };
+            if let Some(gone) = gone {
+                budget.remove(gone.len);
             }
         }
     }
@@ -301,7 +308,14 @@ impl<B: Clone> Window<B> {
     /// Lets go of everything, the last neighbour included.
     pub(crate) fn clear(&mut self, budget: &mut Budget) {
         self.drop_before(self.next, budget);
-        self.last = None;
+        self.forget_last(budget);
+    }
+
+    /// Lets go of the last neighbour.
+    pub(crate) fn forget_last(&mut self, budget: &mut Budget) {
+        if let Some((_, kept)) = self.last.take() {
+            budget.remove(kept.len);
+        }
     }
 
     /// The first kept packet of `psns`, one that was received before one that was restored: both have
@@ -323,17 +337,17 @@ impl<B: Clone> Window<B> {
         restored
     }
 
-    /// The nearest packet before `psn` that can lend its headers. O(distance), at most the window.
+    /// The nearest packet before `psn` that can lend its headers. O(distance), bounded.
     pub(crate) fn before(&self, psn: Psn) -> Option<(Psn, &Kept<B>)> {
-        let reach = psn.distance_from(self.base).max(0);
+        let reach = psn.distance_from(self.base).clamp(0, MAX_REACH);
         let last = self.last.as_ref().filter(|(at, _)| psn.is_after(*at));
         self.nearest((1..=reach).map(|back| psn.add(-back)))
             .or(last.map(|(at, kept)| (*at, kept)))
     }
 
-    /// The nearest packet after `psn` that can lend its headers. O(distance), at most the window.
+    /// The nearest packet after `psn` that can lend its headers. O(distance), bounded.
     pub(crate) fn after(&self, psn: Psn) -> Option<(Psn, &Kept<B>)> {
-        let reach = self.next.distance_from(psn).max(0);
+        let reach = self.next.distance_from(psn).clamp(0, MAX_REACH);
         let last = self.last.as_ref().filter(|(at, _)| at.is_after(psn));
         self.nearest((1..reach).map(|ahead| psn.add(ahead)))
             .or(last.map(|(at, kept)| (*at, kept)))
@@ -376,7 +390,11 @@ mod tests {
             assert_eq!(w.at(first.add(n)), Some(Instant(n as u64)));
         }
         w.drop_before(first.add(600), &mut budget);
-        assert_eq!((w.kept(), budget.packets()), (400, 400));
+        assert_eq!(
+            (w.kept(), budget.packets()),
+            (400, 401),
+            "the last neighbour counts"
+        );
         assert_eq!(w.place(first.add(599)), Place::Behind);
         assert_eq!(w.place(first.add(600)), Place::In(Seen::Received));
         assert_eq!(w.place(first.add(1000)), Place::Ahead);

@@ -49,7 +49,7 @@ fn a_poisoned_block_asks_for_copies_twice() {
     let first = rig.block_request().unwrap();
     assert!(first.fallback);
     assert_eq!((first.lost, first.held, first.suggested), (set(&[2]), 0, 1));
-    assert_eq!(rig.crf.references().kept, 14, "the symbol is gone");
+    assert_eq!(rig.crf.references().kept, 15, "the symbol is gone");
     rig.wait(2 * RTT + A);
     let second = rig.block_request().unwrap();
     assert!(second.fallback && second.request != first.request);

@@ -618,3 +618,28 @@ fn symbols_of_an_older_configuration_still_decode() {
         "the older one was released"
     );
 }
+
+#[test]
+fn copies_may_name_a_later_configuration() {
+    let mut rig = Rig::bound(config(), 1, 1000);
+    rig.burst(&[1000, 1002, 1003, 1005, 1006, 1007, 1008]);
+    rig.ordinary(1000, 0);
+    let update = ParamUpdate {
+        t: T + 8,
+        ..params(rig.flow, 2, 1, 2000)
+    };
+    assert_eq!(rig.update(&update), Some(0));
+    let copy = RepairHeader {
+        scheme: 0,
+        config: ConfigId(2),
+        ..rig.header(1000, 1)
+    };
+    rig.repair(&RepairHeader {
+        symbol_length: T + 8,
+        ..copy
+    });
+    assert_eq!(rig.count("repairs_unknown_config"), 1, "not the block's T");
+    rig.repair(&copy);
+    rig.wait(A);
+    assert_eq!(rig.taken(), (1000..1009).collect::<Vec<_>>());
+}

@@ -244,15 +244,17 @@ impl Engine {
         list_unknowns(job, &known, scratch)?;
         solve::find_solutions(job, scratch);
         let (syndromes, rows) = areas(&mut scratch.octets, scratch.accepted.len(), job.t);
-        solve::take_out_known(self, job, &scratch.accepted, &scratch.needed, syndromes);
-        solve::combine_syndromes(
-            self,
-            job.t,
-            &scratch.matrix,
-            &scratch.needed,
-            syndromes,
-            rows,
-        );
+        if !solve::solve_single(self, job, &scratch.accepted, &scratch.matrix, rows) {
+            solve::take_out_known(self, job, &scratch.accepted, &scratch.needed, syndromes);
+            solve::combine_syndromes(
+                self,
+                job.t,
+                &scratch.matrix,
+                &scratch.needed,
+                syndromes,
+                rows,
+            );
+        }
         Ok(Decoded {
             t: job.t,
             min_payload: job.min_payload,

@@ -94,6 +94,53 @@ fn eliminate(job: &DecodeJob<'_>, scratch: &mut Scratch) {
     }
 }
 
+/// One unknown and one symbol, the usual loss: the unknown is f times the symbol plus f times what the
+/// known sources contributed to it, so both phases are one, straight into `out`. `false` if the case is
+/// another.
+pub(crate) fn solve_single(
+    engine: &Engine,
+    job: &DecodeJob<'_>,
+    accepted: &[u16],
+    matrix: &[u8],
+    out: &mut [u8],
+) -> bool {
+    let (&[at], &[factor]) = (accepted, matrix) else {
+        return false;
+    };
+    let Some(symbol) = job.symbols.get(usize::from(at)) else {
+        return false;
+    };
+    let Payload::Whole(octets) = symbol.octets else {
+        return false;
+    };
+    let Some((own, body)) = octets.split_first_chunk::<PREFIX>() else {
+        return false;
+    };
+    let Some((prefix, row)) = split_row(out, job.t) else {
+        return false;
+    };
+    let column = |factor: u8| [factor, 0, 0, 0, 0, 0, 0, 0];
+    let named = job
+        .sources
+        .iter()
+        .map(|source| (source, symbol.equation.factor(source.position)));
+    let named = named.filter(|(_, own)| *own != 0);
+    let known = named
+        .clone()
+        .map(|(source, own)| (source.payload, column(gf::mul(factor, own))));
+    let sources = core::iter::once((Payload::Whole(body), column(factor))).chain(known);
+    let ahead = engine.prefetch.then(|| {
+        core::iter::once(body).chain(named.map(|(source, _)| source.payload.first_piece()))
+    });
+    let [sum, ..] = combine(&engine.kernels, &mut [row], true, sources, ahead);
+    // The symbol went in like a source of T - 2 octets, but has a prefix of its own.
+    let counted = (body.len() as u16).to_be_bytes();
+    for (((octet, sum), own), counted) in prefix.iter_mut().zip(sum).zip(own).zip(counted) {
+        *octet = sum ^ gf::mul(factor, own ^ counted);
+    }
+    true
+}
+
 /// Phase one: row n of `syndromes` becomes the n-th accepted symbol without what the known sources
 /// contributed to it. Symbols over the same set are worked on together.
 pub(crate) fn take_out_known(

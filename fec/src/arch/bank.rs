@@ -207,10 +207,17 @@ impl<'r, 's> Bank<'r, 's> {
         let mut left = count;
         while left > 0 {
             let size = most.min(1 << left.ilog2());
+            let size = if size < left && size < most {
+                // One call that adds a source with factor zero costs less than two or three calls.
+                call.pad(left, 2 * size);
+                2 * size
+            } else {
+                size
+            };
             if overwrite && size < most {
                 for row in &call.rows[..rows] {
-                    // SAFETY: rows are borrowed exclusively for the life of `self`; `run` made
-                    // `from <= to <= row_len`.
+                    // SAFETY: rows are borrowed exclusively for the life of `self`; `run_within` was
+                    // given `from < to <= row_len`.
                     unsafe { core::ptr::write_bytes(row.add(call.from), 0, call.to - call.from) };
                 }
                 overwrite = false;
@@ -227,10 +234,11 @@ impl<'r, 's> Bank<'r, 's> {
             // count. `run_within` was given an `origin` no smaller than each origin and a `to` no larger
             // than each end and `row_len`, so octets `origin .. to` of each are there, and `from` is not below `origin`.
             // The kernel is for `rows` rows, a count that `first_rows` gave, and `size` sources, a
-            // power of two up to the preferred.
+            // power of two up to the preferred; where that is more than are left, `pad` repeated the
+            // first one.
             unsafe { kernel(&call) };
             overwrite = false;
-            left -= size;
+            left = left.saturating_sub(size);
             call.drop_sources(size);
         }
     }

@@ -49,6 +49,14 @@ impl Call {
         self.origins[to] = self.origins[from];
     }
 
+    /// Fills places `from` .. `to` with the first source times zero.
+    pub(super) fn pad(&mut self, from: usize, to: usize) {
+        for place in from..to.min(MAX_SOURCES) {
+            self.shift(0, place);
+            self.columns[place] = [0; MAX_ROWS];
+        }
+    }
+
     /// Moves all sources `count` places down.
     pub(super) fn drop_sources(&mut self, count: usize) {
         (count..MAX_SOURCES).for_each(|from| self.shift(from, from - count));

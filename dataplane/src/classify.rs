@@ -59,6 +59,8 @@ pub struct View {
     pub responses: bool,
     /// Whether the ICRC of sources is checked (AMB-BADSRC).
     pub verify_sources: bool,
+    /// Whether LLDP stops here.
+    pub drop_lldp: bool,
 }
 
 /// Why a frame goes no further.
@@ -68,6 +70,8 @@ pub enum Refusal {
     Truncated,
     /// Pause or PFC.
     MacControl,
+    /// LLDP: of one link, and with DCBX it would negotiate PFC across the path (AMB-QOS-PFC).
+    Lldp,
     /// Our own frame came back.
     OwnSource,
     /// For our station, in another VLAN.
@@ -157,6 +161,9 @@ impl View {
                 return Verdict::Refuse(Refusal::Truncated);
             }
             _ => {}
+        }
+        if link.ethertype == ETHERTYPE_LLDP && self.drop_lldp {
+            return Verdict::Refuse(Refusal::Lldp);
         }
         if let Some(own) = &self.own {
             if own.is_addressed(link, &parsed) {
@@ -299,6 +306,7 @@ fn is_truncated(frame: &[u8], link: &Link) -> bool {
     total > packet.len()
 }
 
+const ETHERTYPE_LLDP: u16 = 0x88cc;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 

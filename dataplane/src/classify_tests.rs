@@ -28,6 +28,7 @@ fn view(own: &str, vlan: Option<u16>) -> View {
         active: true,
         responses: false,
         verify_sources: false,
+        drop_lldp: true,
     }
 }
 
@@ -387,6 +388,16 @@ fn cut_frames_pause_and_our_own_are_refused() {
         view.classify(&returned, Side::Wan),
         Verdict::Refuse(Refusal::OwnSource)
     );
+    let lldp = ethernet(Mac([1, 0x80, 0xc2, 0, 0, 0x0e]), HOST, 0x88cc, &[0; 46]);
+    assert_eq!(
+        view.classify(&lldp, Side::Lan),
+        Verdict::Refuse(Refusal::Lldp)
+    );
+    let open = View {
+        drop_lldp: false,
+        ..view.clone()
+    };
+    assert_eq!(open.classify(&lldp, Side::Lan), Verdict::Forward);
     // Spanning tree and link aggregation pass.
     let lacp = ethernet(Mac([1, 0x80, 0xc2, 0, 0, 2]), HOST, 0x8809, &[0; 46]);
     assert_eq!(view.classify(&lacp, Side::Lan), Verdict::Forward);

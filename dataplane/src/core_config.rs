@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crem_api::{Hold, Mode, RestoredEcn, Segment};
+use crem_api::{Hold, Limits, Mode, RestoredEcn, Segment};
 use crem_core::config::{self, CoreConfig, PeerTable, PeerTarget, Prefix};
 use crem_core::plan::{Family, max_symbol_length, symbol_length};
 use crem_wire::crem::registry::Scheme;
@@ -108,14 +108,19 @@ fn crf(segment: &Segment, core: &mut CoreConfig) {
     core.crf.idle = Duration::from_millis(u64::from(limits.flow_idle_ms));
     core.crf.keep_packets = limits.held_frames;
     core.crf.keep_octets = u64::from(limits.held_frames) * FRAME_OCTETS;
-    core.crf.hold_packets = limits.held_frames;
-    core.crf.hold_octets = u64::from(limits.held_frames) * FRAME_OCTETS;
+    core.crf.hold_packets = hold_frames(limits);
+    core.crf.hold_octets = u64::from(hold_frames(limits)) * FRAME_OCTETS;
     core.crf.fallback = segment.policy.source_copy;
     core.crf.replay = segment.policy.replay;
     core.crf.restored_ecn = match segment.policy.restored_ecn {
         RestoredEcn::NotEct => 0,
         RestoredEcn::Ect0 => 2,
     };
+}
+
+/// Frames that may wait behind gaps at once.
+pub(crate) fn hold_frames(limits: &Limits) -> u32 {
+    limits.held_frames / 2
 }
 
 fn ppm(rate: f64) -> u32 {

@@ -49,6 +49,10 @@ counters! {
         tx_full_lan,
         /// The same, WAN side.
         tx_full_wan,
+        /// Held behind a gap, and not to be had back after a panic.
+        held_lost,
+        /// LLDP, with which the two sides would negotiate their links across the path.
+        lldp,
         /// Our own MAC address came in as source: a loop.
         own_source,
         /// Addressed to our MAC address, but not for this VLAN.

@@ -75,16 +75,14 @@ impl<P: Platform> Segment<P> {
         self.counters.coding.panics += 1;
         self.guard.failed(now);
         self.view.active = false;
-        let failed = self.protection.take();
-        // Nobody knows what state it is in: not even its end may harm.
-        let delivered = catch_unwind(AssertUnwindSafe(|| {
-            failed.map(Protection::into_delivered).unwrap_or_default()
-        }));
-        let is_of_burst = |frame: &P::Buf| self.descs.iter().any(|d| d.buf.is_same(frame));
-        for frame in delivered.unwrap_or_default() {
-            if !is_of_burst(&frame) {
-                self.to_lan.push(frame);
-            }
+        if let Some(mut failed) = self.protection.take() {
+            let (saved, lost) = failed.rescue(now);
+            self.counters.drops.held_lost += lost;
+            let is_of_burst = |frame: &P::Buf| self.descs.iter().any(|d| d.buf.is_same(frame));
+            let earlier = saved.into_iter().filter(|frame| !is_of_burst(frame));
+            self.to_lan.extend(earlier);
+            // Nobody knows what state it is in: not even its end may harm.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
         }
         self.pass_arrivals();
         self.descs.clear();

@@ -13,7 +13,8 @@ use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
 use crate::classify::{Side, Station, may_leave_kernel};
 use crate::counters::{Drops, InbandCounters};
 
-/// Frames a second that the kernel gets, and how many at once.
+/// Frames a second that the kernel gets, and how many at once: as many again of ARP and neighbour
+/// discovery, so that a flood of pings does not cost us our next hops.
 const RATE: u32 = 2000;
 const DEPTH: u32 = 500;
 /// Next hops a second that the kernel is asked for.
@@ -58,6 +59,12 @@ impl Stations {
             *other = Mac::default();
         }
         if let Some(place) = self.places.get_mut(Self::place(mac)) {
+            // Who is pushed out must be learnt anew when seen again.
+            for last in &mut self.last {
+                if *last == place.0 && place.0 != mac {
+                    *last = Mac::default();
+                }
+            }
             *place = (mac, side);
         }
     }
@@ -79,6 +86,7 @@ pub struct Inband<P: Platform> {
     stations: Stations,
     hops: HashMap<IpAddr, Mac>,
     police: TimeBucket,
+    discovery_police: TimeBucket,
     ask_police: TimeBucket,
     to_kernel: Vec<P::Buf>,
     from_kernel: Vec<P::Buf>,
@@ -96,6 +104,7 @@ impl<P: Platform> Inband<P> {
             stations: Stations::new(),
             hops: HashMap::with_capacity(MAX_HOPS),
             police: TimeBucket::new(RATE, DEPTH, now),
+            discovery_police: TimeBucket::new(RATE, DEPTH, now),
             ask_police: TimeBucket::new(ASK_RATE, ASK_RATE, now),
             to_kernel: Vec::with_capacity(BURST),
             from_kernel: Vec::with_capacity(BURST),
@@ -157,7 +166,12 @@ impl<P: Platform> Inband<P> {
 
     /// Takes a frame for the kernel, without our VLAN tag.
     pub fn punt(&mut self, frame: P::Buf, pool: &P::Pool, now: Instant, drops: &mut Drops) {
-        if !self.police.take(now) {
+        let police = if is_discovery(frame.octets()) {
+            &mut self.discovery_police
+        } else {
+            &mut self.police
+        };
+        if !police.take(now) {
             drops.inband_rate += 1;
             return;
         }
@@ -227,6 +241,20 @@ impl<P: Platform> Inband<P> {
         }
         self.from_kernel = frames;
         any
+    }
+}
+
+/// ARP or neighbour discovery, tagged or not.
+fn is_discovery(frame: &[u8]) -> bool {
+    let tagged = frame.get(ADDRESSES..ADDRESSES + 2) == Some(&ETHERTYPE_VLAN.to_be_bytes());
+    let at = if tagged { ADDRESSES + TAG } else { ADDRESSES };
+    match frame.get(at..) {
+        Some([0x08, 0x06, ..]) => true,
+        // The type of an ICMPv6 message right behind the IPv6 header.
+        Some([0x86, 0xdd, packet @ ..]) => {
+            packet.get(6) == Some(&58) && matches!(packet.get(40), Some(135 | 136))
+        }
+        _ => false,
     }
 }
 
@@ -327,14 +355,20 @@ mod tests {
     fn the_kernel_is_spared_more_than_its_rate_and_sends_only_what_it_may() {
         let mut inband = inband(None);
         let (pool, mut drops) = (HeapPool::default(), Drops::default());
+        let mut ping = arp(mac(1));
+        ping[12..14].copy_from_slice(&[0x08, 0x00]);
         for _ in 0..DEPTH + 3 {
-            inband.punt(HeapBuf::new(&arp(mac(1))), &pool, Instant(0), &mut drops);
+            inband.punt(HeapBuf::new(&ping), &pool, Instant(0), &mut drops);
         }
         inband.give(&mut drops);
         assert_eq!(
             (inband.counters.to_kernel, drops.inband_rate),
             (u64::from(DEPTH), 3)
         );
+        // Not even then is ARP starved.
+        inband.punt(HeapBuf::new(&arp(mac(1))), &pool, Instant(0), &mut drops);
+        inband.give(&mut drops);
+        assert_eq!(drops.inband_rate, 3);
         let mut udp = arp(mac(2));
         udp[12..14].copy_from_slice(&[0x08, 0x00]);
         inband.port.arrive(&udp);

@@ -1,18 +1,46 @@
 //! What a config document asks of the machine: interfaces that exist, MTUs that suffice, a pool that can
 //! hold what the limits allow. All problems are told at once, as those of the document itself.
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
 use crem_api::{Device, Document, Invalid, Issue, Mode, Segment, SegmentId};
-use crem_dpdk::{HEADROOM, iface, vdev};
+use crem_dpdk::thread::Affinity;
+use crem_dpdk::{HEADROOM, free_hugepage_mb, iface, vdev};
 
 use crate::buffer::BURST;
+use crate::core_config::hold_frames;
+use crate::protect::SLOTS;
 use crate::slots::RESERVE;
+use crate::tx::{REPAIRS, WAITING};
 
+/// Receive descriptors of an in-band interface.
+pub(crate) const TAP_DESCRIPTORS: u16 = 64;
 /// Largest IP packet of a port whose MTU nobody tells.
 const UNKNOWN_MTU: u32 = 9216;
 /// Ethernet header and two tags.
 const LINK_OCTETS: u32 = 22;
-/// Buffers that retention and hold must leave for receiving: descriptors, bursts, the transmit queues.
-pub(crate) const RX_RESERVE: u32 = 1024 + 8 * BURST as u32;
+/// Receive descriptors of a port with hardware.
+const DESCRIPTORS: u32 = 1024;
+/// Octets of a buffer besides its room.
+const BUFFER_OVERHEAD: u64 = 192;
+
+/// Buffers that a segment may take besides those that it retains and holds: what waits for both ports,
+/// symbols, repair, HELLOs with the frame they follow, descriptors, bursts.
+fn reserve(segment: &Segment) -> u32 {
+    let hardware = [&segment.lan, &segment.wan]
+        .iter()
+        .filter(|device| matches!(device, Device::Pci(_)))
+        .count();
+    let forwarding = 2 * WAITING as u32 + 4 * BURST as u32 + DESCRIPTORS * hardware as u32;
+    match segment.mode {
+        Mode::Passthrough => forwarding + u32::from(TAP_DESCRIPTORS),
+        Mode::Active => {
+            let repair = SLOTS + REPAIRS as u32;
+            forwarding + u32::from(TAP_DESCRIPTORS) + repair + segment.limits.hello_outstanding
+        }
+    }
+}
 
 /// What was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,36 +148,143 @@ fn room_for(segment: &Segment, (lan, wan): (u32, u32)) -> u16 {
     u16::try_from(room).unwrap_or(u16::MAX)
 }
 
-/// Frames that a segment may keep at most.
+/// Frames that a segment may keep at most: what is held behind gaps is beside what is kept for decoding
+/// when that is full.
 fn kept(segment: &Segment) -> u32 {
+    let limits = &segment.limits;
     match segment.mode {
-        Mode::Active => segment
-            .limits
+        Mode::Active => limits
             .retained_frames
-            .saturating_add(segment.limits.held_frames),
+            .saturating_add(limits.held_frames)
+            .saturating_add(hold_frames(limits)),
         Mode::Passthrough => 0,
     }
 }
 
 fn check_pool(document: &Document, pool_frames: u32, issues: &mut Vec<Issue>) {
-    let all: u64 = document.segments.values().map(|s| u64::from(kept(s))).sum();
-    let reserve = u64::from(RX_RESERVE) * document.segments.len() as u64;
+    let sum = |f: fn(&Segment) -> u32| -> u64 {
+        document.segments.values().map(|s| u64::from(f(s))).sum()
+    };
+    let (all, reserve) = (sum(kept), sum(reserve));
     if all + reserve <= u64::from(pool_frames) {
         return;
     }
-    for (id, segment) in document.segments.iter().filter(|(_, s)| kept(s) > 0) {
+    for (id, segment) in &document.segments {
         issues.push(Issue {
             pointer: format!("/segments/{id}/limits"),
             found: format!(
-                "retained_frames {} and held_frames {}",
+                "retained_frames {} and held_frames {} (half of them again behind gaps)",
                 segment.limits.retained_frames, segment.limits.held_frames
             ),
             expected: format!(
-                "together at most {} over all segments: the pool has {pool_frames} frames and \
-                 {reserve} of them are for receiving",
+                "together at most {} over all segments: the pool has {pool_frames} frames \
+                 (memory.pool_frames) and {reserve} of them are for receiving and sending",
                 u64::from(pool_frames).saturating_sub(reserve)
             ),
         });
+    }
+}
+
+/// What the bootstrap asks of the machine: a CPU that is there and memory that is free. `None` for memory
+/// that DPDK finds by itself.
+///
+/// # Errors
+/// Everything that is not there, with pointers into the bootstrap.
+pub fn check_bootstrap(
+    cpu: Option<u32>,
+    memory_mb: Option<u32>,
+    pool_frames: u32,
+    ring_frames: u32,
+    ports: &Ports,
+) -> Result<(), Invalid> {
+    let mut issues = Vec::new();
+    let cpus = Affinity::of_current_thread()
+        .map(|a| a.cpus())
+        .unwrap_or_default();
+    if let Some(cpu) = cpu.filter(|cpu| !cpus.contains(cpu)) {
+        issues.push(Issue {
+            pointer: "/worker/cpu".to_owned(),
+            found: cpu.to_string(),
+            expected: format!("one of the CPUs that this process may use: {cpus:?}"),
+        });
+    }
+    let mb = |octets: u64| octets.div_ceil(1 << 20);
+    let pool = mb(u64::from(pool_frames) * (u64::from(ports.room) + BUFFER_OVERHEAD));
+    // Two rings a port, two ports a segment.
+    let ring = u64::from(ring_frames) * u64::from(ports.room);
+    let rings = mb(4 * ring * ports.mtus.len() as u64);
+    let free = mb(available_octets()) + u64::from(free_hugepage_mb());
+    for (pointer, value, needed) in [
+        ("/memory/mb", memory_mb, u64::from(memory_mb.unwrap_or(0))),
+        ("/memory/pool_frames", Some(pool_frames), pool),
+        ("/memory/ring_frames", Some(ring_frames), rings),
+    ] {
+        if let Some(value) = value.filter(|_| needed > free) {
+            issues.push(Issue {
+                pointer: pointer.to_owned(),
+                found: format!("{value}, which takes {needed} MB"),
+                expected: format!("no more than the {free} MB that are free"),
+            });
+        }
+    }
+    if issues.is_empty() {
+        Ok(())
+    } else {
+        Err(Invalid { issues })
+    }
+}
+
+/// Memory that can be had without hurting others, octets; all there can be if the kernel does not tell.
+fn available_octets() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
+    let kb = line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kb.map_or(u64::MAX / 2, |kb| kb * 1024)
+}
+
+/// Marks that the interfaces are ports of this process. The marks are names in this network namespace
+/// that end with the process, however it ends.
+#[derive(Debug)]
+pub struct Claims {
+    #[expect(dead_code, reason = "names are held by holding the sockets")]
+    held: Vec<UnixListener>,
+}
+
+/// Claims every kernel interface of the document.
+///
+/// # Errors
+/// All that another gateway uses.
+pub fn claim(document: &Document) -> Result<Claims, Invalid> {
+    let (mut held, mut issues) = (Vec::new(), Vec::new());
+    for (id, segment) in &document.segments {
+        for (side, device) in [("lan", &segment.lan), ("wan", &segment.wan)] {
+            let Device::Interface(name) = device else {
+                continue;
+            };
+            let claimed = SocketAddr::from_abstract_name(format!("crem-port-{name}"))
+                .and_then(|address| UnixListener::bind_addr(&address));
+            match claimed {
+                Ok(listener) => held.push(listener),
+                Err(e) => {
+                    let used = e.kind() == std::io::ErrorKind::AddrInUse;
+                    let why = if used {
+                        "which another gateway uses".to_owned()
+                    } else {
+                        e.to_string()
+                    };
+                    issues.push(Issue {
+                        pointer: format!("/segments/{id}/{side}/interface"),
+                        found: format!("{name:?}, {why}"),
+                        expected: "an interface of this gateway alone".to_owned(),
+                    });
+                }
+            }
+        }
+    }
+    if issues.is_empty() {
+        Ok(Claims { held })
+    } else {
+        Err(Invalid { issues })
     }
 }
 
@@ -235,7 +370,10 @@ mod tests {
             "active",
             1500,
         );
-        let needed = 2048 + 1024 + RX_RESERVE;
+        let segment = active.segments.values().next().unwrap();
+        let needed = 2048 + 1024 + 512 + reserve(segment);
+        // The defaults of both files fit each other.
+        assert!(needed <= 8191);
         assert!(check(&active, needed).is_ok());
         let texts = found(&active, needed - 1);
         assert!(
@@ -248,7 +386,55 @@ mod tests {
             "passthrough",
             1500,
         );
-        assert!(check(&idle, RX_RESERVE).is_ok());
+        assert!(check(&idle, reserve(idle.segments.values().next().unwrap())).is_ok());
+    }
+
+    #[test]
+    fn what_the_machine_does_not_have_is_told() {
+        let ports = Ports {
+            mtus: vec![(1500, 1500)],
+            room: 2176,
+        };
+        assert!(check_bootstrap(None, None, 8191, 2048, &ports).is_ok());
+        let bad = check_bootstrap(
+            Some(1023),
+            Some(1 << 20),
+            1 << 22,
+            2048,
+            &Ports {
+                room: u16::MAX,
+                ..ports
+            },
+        );
+        let pointers: Vec<String> = bad
+            .unwrap_err()
+            .issues
+            .into_iter()
+            .map(|i| i.pointer)
+            .collect();
+        assert_eq!(
+            pointers,
+            ["/worker/cpu", "/memory/mb", "/memory/pool_frames"]
+        );
+    }
+
+    #[test]
+    fn an_interface_belongs_to_one_gateway() {
+        let name = format!("x{}", std::process::id());
+        let document = document(
+            &format!("interface = {name:?}"),
+            "vdev = \"net_null1\"",
+            "passthrough",
+            1500,
+        );
+        let first = claim(&document).unwrap();
+        let second = claim(&document).unwrap_err();
+        assert!(
+            second.to_string().contains("which another gateway uses"),
+            "{second}"
+        );
+        drop(first);
+        assert!(claim(&document).is_ok());
     }
 
     #[test]

@@ -14,6 +14,9 @@ use crate::protect::{Protection, Surroundings};
 use crate::segment::Segment;
 use crate::snapshot::FlowSnapshot;
 
+/// Tries to send what still waits at the end.
+const LAST_FLUSHES: u32 = 1000;
+
 impl<P: Platform> Segment<P> {
     /// Reads one datagram.
     pub(crate) fn message(&mut self, now: Instant, datagram: &Datagram, frame: P::Buf) {
@@ -132,21 +135,28 @@ impl<P: Platform> Segment<P> {
         }
     }
 
-    /// Appends all flows.
-    pub fn list_flows(&self, number: usize, to: &mut Vec<FlowSnapshot>) {
-        if let Some(protection) = &self.protection {
-            protection.list_flows(number, to);
-        }
+    /// Appends flows as plain values up to a bound; gives how many were left out.
+    pub fn list_flows(&self, number: usize, to: &mut Vec<(usize, FlowSnapshot)>) -> u64 {
+        let protection = self.protection.as_ref();
+        protection.map_or(0, |p| p.list_flows(number, to))
     }
 
     /// Lets go of everything held and takes leave of the peers.
     pub fn close(&mut self, now: Instant) {
-        if let Some(protection) = &mut self.protection {
-            protection.close(now);
+        self.guarded(now, |s| {
+            if let Some(protection) = &mut s.protection {
+                protection.close(now);
+            }
+            s.settle(now);
+        });
+        for _ in 0..LAST_FLUSHES {
+            let (lan, wan) = (self.lan.flush(), self.wan.flush());
+            if lan && wan {
+                return;
+            }
         }
-        self.settle(now);
-        self.lan.flush();
-        self.wan.flush();
+        self.counters.drops.tx_full_lan += self.lan.waiting() as u64;
+        self.counters.drops.tx_full_wan += self.wan.waiting() as u64;
     }
 
     /// Gives up kept references if the pool has fewer than `reserve` buffers left.

@@ -3,8 +3,10 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crem_api::protocol::MAX_FLOWS;
 use crem_api::{RestoredEcn, Segment as SegmentConfig};
 use crem_core::actions::{Actions, Emit, RepairKind, Transmit};
 use crem_core::crf::{Crf, Same};
@@ -23,7 +25,6 @@ use crate::code::Coder;
 use crate::core_config::{core_config, max_t};
 use crate::counters::SegmentCounters;
 use crate::emit::Route;
-use crate::flows;
 use crate::inband::Inband;
 use crate::order::{Arrival, merge};
 use crate::resent::is_resent;
@@ -38,6 +39,8 @@ pub const SLOTS: u32 = 1024;
 const WANTED: usize = 16;
 /// Events kept until the next snapshot.
 const EVENTS: usize = 64;
+/// How often a REPAIR says that its sender is alive.
+const REVIVE: Duration = Duration::from_millis(100);
 /// How long an ordinary symbol is of use: longer than any hold, and its block is asked for by then.
 const ORDINARY_AGE: Duration = Duration::from_millis(10);
 /// How long the answer to a request is of use: it is asked for again by then on all but the longest
@@ -72,6 +75,8 @@ pub struct Protection<P: Platform> {
     pcp: [u8; 64],
     events: VecDeque<Event>,
     scratch: Vec<u8>,
+    /// When the next REPAIR may say that its sender is alive.
+    revive_at: Instant,
 }
 
 impl<P: Platform> Protection<P> {
@@ -106,6 +111,7 @@ impl<P: Platform> Protection<P> {
             pcp: [0; 64],
             events: VecDeque::with_capacity(EVENTS),
             scratch: Vec::with_capacity(2048),
+            revive_at: Instant(0),
         }
     }
 
@@ -146,6 +152,11 @@ impl<P: Platform> Protection<P> {
         symbol: Option<(P::Buf, u16)>,
         ce: bool,
     ) {
+        // Any valid message ends a dead state (AMB-SCALE); once in a while is at once.
+        if now >= self.revive_at {
+            self.revive_at = now + REVIVE;
+            self.csf.peer_alive(from, None);
+        }
         self.crf
             .on_repair(now, from, header, symbol, ce, &mut self.actions);
     }
@@ -160,7 +171,10 @@ impl<P: Platform> Protection<P> {
                 csf.peer_alive(from, Some(hello.flow.source));
                 crf.on_message(now, from, message, &|id| !csf.uses(from, id), actions);
             }
-            Message::ParamUpdate(_) => crf.on_message(now, from, message, &|_| true, actions),
+            Message::ParamUpdate(_) => {
+                csf.peer_alive(from, None);
+                crf.on_message(now, from, message, &|_| true, actions);
+            }
             // Both spaces of Flow IDs share address and port (AMB-CLOSEPAIR).
             Message::Close(close) => {
                 if csf.uses(from, close.flow) {
@@ -341,10 +355,18 @@ impl<P: Platform> Protection<P> {
         }
     }
 
-    /// What was about to leave toward the LAN.
-    pub fn into_delivered(self) -> Vec<P::Buf> {
-        let deliver = self.actions.deliver;
-        deliver.into_iter().map(|(_, frame)| frame).collect()
+    /// After a panic: what was about to leave toward the LAN, then what is held, as far as it can still
+    /// be had, and how many held frames cannot.
+    pub fn rescue(&mut self, now: Instant) -> (Vec<P::Buf>, u64) {
+        let mut saved: Vec<P::Buf> = self.actions.deliver.drain(..).map(|(_, f)| f).collect();
+        let held = catch_unwind(AssertUnwindSafe(|| self.crf.references().held)).unwrap_or(0);
+        let release = AssertUnwindSafe(|| self.crf.release_all(now, &mut self.actions));
+        let _ = catch_unwind(release);
+        let released = self.actions.deliver.drain(..).map(|(_, frame)| frame);
+        let before = saved.len();
+        saved.extend(released);
+        let released = u64::try_from(saved.len() - before).unwrap_or(u64::MAX);
+        (saved, held.saturating_sub(released))
     }
 
     /// Repair that waits for room.
@@ -392,9 +414,18 @@ impl<P: Platform> Protection<P> {
         to.events.extend(self.events.drain(..));
     }
 
-    /// Appends all flows.
-    pub fn list_flows(&self, segment: usize, to: &mut Vec<FlowSnapshot>) {
-        to.extend(self.csf.flows().map(|f| flows::sender(segment, &f)));
-        to.extend(self.crf.flows().map(|f| flows::receiver(segment, &f)));
+    /// Appends flows as plain values up to `MAX_FLOWS` in all; gives how many were left out.
+    pub fn list_flows(&self, segment: usize, to: &mut Vec<(usize, FlowSnapshot)>) -> u64 {
+        let senders = self.csf.flows().map(FlowSnapshot::Sender);
+        let receivers = self.crf.flows().map(FlowSnapshot::Receiver);
+        let mut left_out = 0;
+        for flow in senders.chain(receivers) {
+            if to.len() < MAX_FLOWS {
+                to.push((segment, flow));
+            } else {
+                left_out += 1;
+            }
+        }
+        left_out
     }
 }

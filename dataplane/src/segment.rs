@@ -17,6 +17,11 @@ use crate::tx::Egress;
 /// Full bursts from the WAN after which the receiver's timers run although more waits.
 const MAX_BACKLOG: u32 = 64;
 
+/// Turns between two looks at the pool, which costs as much as a few frames.
+const LOOK_AT_POOL: u32 = 64;
+/// Free buffers below which the oldest retained ones are given up.
+const LOW_POOL: u32 = 512;
+
 /// A segment.
 pub struct Segment<P: Platform> {
     pub(crate) view: View,
@@ -33,6 +38,7 @@ pub struct Segment<P: Platform> {
     pub(crate) guard: Guard<P>,
     /// Full bursts from the WAN in a row.
     backlog: u32,
+    turns: u32,
     pub(crate) arrivals: Vec<Arrival<P::Buf>>,
     pub(crate) descs: Vec<Desc<P::Buf>>,
     pub(crate) mail: Vec<(Datagram, P::Buf)>,
@@ -69,6 +75,7 @@ impl<P: Platform> Segment<P> {
             protection,
             guard: Guard::new(parts.remake),
             backlog: 0,
+            turns: 0,
             burst: Vec::with_capacity(BURST),
             to_lan: Vec::with_capacity(8 * BURST),
             to_wan: Vec::with_capacity(8 * BURST),
@@ -96,7 +103,13 @@ impl<P: Platform> Segment<P> {
         let receiver = self.backlog.is_multiple_of(MAX_BACKLOG);
         let now = clock();
         busy |= self.guarded(now, |s| s.run_timers(now, receiver) | s.send_repair(now));
-        self.rearm(now);
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(LOOK_AT_POOL) {
+            self.guarded(now, |s| {
+                s.spare_buffers(now, LOW_POOL);
+                s.rearm(now);
+            });
+        }
         self.lan.flush();
         self.wan.flush();
         busy || self.lan.waiting() > 0 || self.wan.waiting() > 0
@@ -323,6 +336,7 @@ fn refuse(drops: &mut Drops, refusal: Refusal) {
     let count = match refusal {
         Refusal::Truncated => &mut drops.truncated,
         Refusal::MacControl => &mut drops.mac_control,
+        Refusal::Lldp => &mut drops.lldp,
         Refusal::OwnSource => &mut drops.own_source,
         Refusal::InbandVlan => &mut drops.inband_vlan,
         Refusal::InbandOther => &mut drops.inband_other,

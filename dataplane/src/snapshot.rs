@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use crem_core::events::Event;
-use crem_core::packet::StreamKey;
+use crem_core::{crf, csf};
 
 use crate::counters::SegmentCounters;
 
@@ -32,24 +32,12 @@ pub struct SegmentSnapshot {
 }
 
 /// One flow in one role.
-#[derive(Clone, Debug)]
-pub struct FlowSnapshot {
-    /// Segment, in the order of the document.
-    pub segment: usize,
-    /// This gateway codes; else it restores.
-    pub is_sender: bool,
-    /// Stream.
-    pub key: StreamKey,
-    /// State.
-    pub state: String,
-    /// Why it is not protected.
-    pub reason: Option<String>,
-    /// Flow ID.
-    pub flow_id: Option<u32>,
-    /// k, m and T in force.
-    pub parameters: Option<(u8, u8, u16)>,
-    /// Counts and estimates by name.
-    pub counters: Vec<(&'static str, u64)>,
+#[derive(Clone, Copy, Debug)]
+pub enum FlowSnapshot {
+    /// This gateway codes.
+    Sender(csf::FlowStatus),
+    /// This gateway restores.
+    Receiver(crf::FlowStatus),
 }
 
 /// All segments at one moment.
@@ -65,8 +53,8 @@ pub struct Snapshot {
     pub buffers: (u32, u32),
     /// Segments in the order of the document.
     pub segments: Vec<SegmentSnapshot>,
-    /// Flows, if they were asked for.
-    pub flows: Option<Vec<FlowSnapshot>>,
+    /// Flows with their segments, and how many were left out, if they were asked for.
+    pub flows: Option<(Vec<(usize, FlowSnapshot)>, u64)>,
 }
 
 /// A next hop as the kernel resolved it.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 
 use crem_api::state::InbandStatus;
-use crem_api::{Device as Wanted, Document, Inband as InbandConfig, Invalid, MacAddr, Mode};
+use crem_api::{Device as Wanted, Document, Inband as InbandConfig, Invalid, Lldp, MacAddr, Mode};
 use crem_api::{Segment as SegmentConfig, SegmentId, Side as ConfigSide};
 use crem_core::time::Instant;
 use crem_dpdk::{Clock, Eal, EalConfig, Memory, Mempool, MempoolConfig, Port, PortConfig, vdev};
@@ -20,7 +20,7 @@ use crate::classify::{Side, Station, View};
 use crate::dpdk::{Device, Dpdk, FramePool};
 use crate::guard::Remake;
 use crate::inband::Inband;
-use crate::machine::{self, Ports};
+use crate::machine::{self, Ports, TAP_DESCRIPTORS};
 use crate::protect::Protection;
 use crate::segment::{Parts, Segment};
 use crate::worker::{Idle, Links, Worker};
@@ -30,8 +30,6 @@ const OVERHEAD_MB: u32 = 16;
 
 /// What the tap driver takes at most; CREM's own packets do not go through it.
 const TAP_MTU: u32 = 1500;
-/// Receive descriptors of an in-band interface.
-const TAP_DESCRIPTORS: u16 = 64;
 
 /// Where packet memory comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,6 +73,9 @@ pub enum Failure {
     /// The configuration cannot work on this machine.
     #[error("{0}")]
     Invalid(Invalid),
+    /// The bootstrap cannot work on this machine.
+    #[error("{0}")]
+    Bootstrap(Invalid),
     /// DPDK found too little memory to start with.
     #[error("{0}")]
     NoMemory(crem_dpdk::Error),
@@ -92,6 +93,9 @@ pub enum Failure {
 /// [`Failure`], when it does not start.
 pub fn run(options: Options) -> Result<(), Failure> {
     let ports = machine::check(&options.document, options.pool_frames).map_err(Failure::Invalid)?;
+    let (mb, frames, ring) = (options.memory_mb, options.pool_frames, options.ring_frames);
+    machine::check_bootstrap(options.cpu, mb, frames, ring, &ports).map_err(Failure::Bootstrap)?;
+    let _claims = machine::claim(&options.document).map_err(Failure::Invalid)?;
     let pool_config = MempoolConfig {
         name: "frames",
         count: options.pool_frames,
@@ -392,6 +396,7 @@ fn view(id: &SegmentId, config: &SegmentConfig) -> View {
         active: config.mode == Mode::Active,
         responses: false,
         verify_sources: config.policy.verify_sources,
+        drop_lldp: config.lldp == Lldp::Drop,
     }
 }
 

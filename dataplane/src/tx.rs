@@ -10,9 +10,9 @@ use crate::buffer::{BURST, Buffer, Port};
 use crate::counters::{Coding, Drops, PortCounters};
 
 /// Frames that may wait for a device that takes none.
-const WAITING: usize = 1024;
+pub(crate) const WAITING: usize = 1024;
 /// REPAIR messages that may wait for room.
-const REPAIRS: usize = 512;
+pub(crate) const REPAIRS: usize = 512;
 
 /// A port with what waits before it.
 #[derive(Debug)]
@@ -68,6 +68,13 @@ impl<B: Buffer, D: Port<B>> Egress<D, B> {
         self.waiting.is_empty()
     }
 
+    /// Sends of `frames` what the device takes at once, if nothing waits; the rest stays in `frames`.
+    pub fn offer(&mut self, frames: &mut Vec<B>) {
+        if self.flush() {
+            self.give(frames);
+        }
+    }
+
     /// Frames that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
@@ -101,6 +108,8 @@ pub struct Repair<B> {
 pub struct RepairQueue<B> {
     queue: VecDeque<Repair<B>>,
     out: Vec<B>,
+    /// Of those in `out`.
+    about: Vec<(Instant, RepairKind)>,
 }
 
 impl<B: Buffer> Default for RepairQueue<B> {
@@ -115,6 +124,7 @@ impl<B: Buffer> RepairQueue<B> {
         Self {
             queue: VecDeque::with_capacity(REPAIRS),
             out: Vec::with_capacity(BURST),
+            about: Vec::with_capacity(BURST),
         }
     }
 
@@ -127,7 +137,8 @@ impl<B: Buffer> RepairQueue<B> {
         self.queue.push_back(repair);
     }
 
-    /// Sends what is not too old, if no source waits. `max_age` says what a kind is still good for.
+    /// Sends what is not too old into the room that sources left in the device. `max_age` says what a
+    /// kind is still good for.
     pub fn send<D: Port<B>>(
         &mut self,
         now: Instant,
@@ -137,18 +148,34 @@ impl<B: Buffer> RepairQueue<B> {
         coding: &mut Coding,
     ) {
         while !self.queue.is_empty() && egress.flush() {
-            while self.out.len() < BURST {
-                let Some(repair) = self.queue.pop_front() else {
-                    break;
-                };
-                if now.since(repair.born) > max_age(repair.kind) {
-                    drops.repair_age += 1;
-                    continue;
+            self.fill(now, &max_age, drops);
+            egress.offer(&mut self.out);
+            let sent = self.about.len() - self.out.len();
+            self.about
+                .drain(..sent)
+                .for_each(|(_, kind)| count(coding, kind));
+            if !self.out.is_empty() {
+                // The device is full: they keep their place, behind every source.
+                let left = self.out.drain(..).zip(self.about.drain(..)).rev();
+                for (frame, (born, kind)) in left {
+                    self.queue.push_front(Repair { frame, born, kind });
                 }
-                count(coding, repair.kind);
-                self.out.push(repair.frame);
+                return;
             }
-            egress.send(&mut self.out, &mut drops.tx_full_wan);
+        }
+    }
+
+    fn fill(&mut self, now: Instant, max_age: impl Fn(RepairKind) -> Duration, drops: &mut Drops) {
+        while self.out.len() < BURST {
+            let Some(repair) = self.queue.pop_front() else {
+                return;
+            };
+            if now.since(repair.born) > max_age(repair.kind) {
+                drops.repair_age += 1;
+                continue;
+            }
+            self.out.push(repair.frame);
+            self.about.push((repair.born, repair.kind));
         }
     }
 
@@ -239,6 +266,30 @@ mod tests {
         repairs.send(Instant(1200), age, &mut egress, &mut drops, &mut coding);
         assert_eq!(numbers(&egress.device.sent), [1, 10]);
         assert_eq!((drops.repair_age, coding.repair_ordinary), (1, 1));
+    }
+
+    #[test]
+    fn repair_that_the_device_does_not_take_stays_behind_the_next_sources() {
+        let device = HeapPort {
+            room: Some(1),
+            ..HeapPort::default()
+        };
+        let mut egress = Egress::new(device);
+        let (mut drops, mut coding) = (Drops::default(), Coding::default());
+        let mut repairs = RepairQueue::new();
+        for n in [9, 10, 11] {
+            let (frame, born) = (frame(n), Instant(0));
+            let kind = RepairKind::Coded;
+            repairs.push(Repair { frame, born, kind }, &mut drops);
+        }
+        let age = |_| Duration::from_nanos(1000);
+        repairs.send(Instant(1), age, &mut egress, &mut drops, &mut coding);
+        assert_eq!((egress.waiting(), coding.repair_coded), (0, 1));
+        egress.device.room = None;
+        egress.send(&mut vec![frame(1)], &mut drops.tx_full_wan);
+        repairs.send(Instant(2), age, &mut egress, &mut drops, &mut coding);
+        assert_eq!(numbers(&egress.device.sent), [9, 1, 10, 11]);
+        assert_eq!((coding.repair_coded, drops), (3, Drops::default()));
     }
 
     #[test]

@@ -11,9 +11,8 @@ use crem_wire::frame::Mac;
 use tokio::sync::mpsc::Sender;
 
 use crate::buffer::Platform;
-use crate::machine::RX_RESERVE;
 use crate::segment::Segment;
-use crate::snapshot::{NextHop, Snapshot, Wanted};
+use crate::snapshot::{FlowSnapshot, NextHop, Snapshot, Wanted};
 
 /// Time between snapshots.
 const PUBLISH: Duration = Duration::from_millis(100);
@@ -145,20 +144,18 @@ impl<P: Platform> Worker<P> {
             .segments
             .resize_with(self.segments.len(), Default::default);
         for (segment, to) in self.segments.iter_mut().zip(&mut snapshot.segments) {
-            segment.spare_buffers(now, RX_RESERVE);
-            segment.describe(to);
+            segment.guarded(now, |s| s.describe(to));
         }
-        snapshot.flows = self
-            .links
-            .list_flows
-            .swap(false, Ordering::Relaxed)
-            .then(|| {
-                let mut flows = Vec::new();
-                for (number, segment) in self.segments.iter().enumerate() {
-                    segment.list_flows(number, &mut flows);
-                }
-                flows
-            });
+        let wanted = self.links.list_flows.swap(false, Ordering::Relaxed);
+        snapshot.flows = wanted.then(|| self.list_flows(now));
         let _ = self.links.snapshots.try_send(snapshot);
+    }
+
+    fn list_flows(&mut self, now: Instant) -> (Vec<(usize, FlowSnapshot)>, u64) {
+        let (mut flows, mut left_out) = (Vec::new(), 0);
+        for (number, segment) in self.segments.iter_mut().enumerate() {
+            left_out += segment.guarded(now, |s| s.list_flows(number, &mut flows));
+        }
+        (flows, left_out)
     }
 }

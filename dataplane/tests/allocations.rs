@@ -101,6 +101,7 @@ fn segment(eal: &Eal, pool: &Mempool, ports: [&str; 3], active: bool) -> Segment
         active,
         responses: false,
         verify_sources: false,
+        drop_lldp: true,
     };
     let [lan, wan, tap] = ports;
     let mut inband = Inband::new(station, open(eal, tap, pool, 0), Side::Wan, Instant(0));

@@ -67,6 +67,7 @@ fn dataplane(flags: &Flags) -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Invalid(invalid)) => refuse(&name, &invalid),
+        Err(Failure::Bootstrap(invalid)) => refuse("bootstrap", &invalid),
         Err(Failure::NoMemory(failure)) if bootstrap.memory == MemoryKind::Auto => {
             tracing::warn!("{failure}; once more, with ordinary pages");
             fail(&again_with_ordinary_pages())

@@ -177,6 +177,22 @@ fn next_hops(segment: &Segment, inband: &Inband, check: &Check<'_>) {
         return;
     }
     for (remote, peer) in &segment.peers {
+        let on_link =
+            Prefix::new(peer.address, own.length()).filter(|_| own.contains(peer.address));
+        if on_link.is_some_and(|p| !p.is_station()) {
+            let found = format!(
+                "peer {}, the network's own or broadcast address",
+                peer.address
+            );
+            check.say_at(
+                "peers",
+                remote,
+                found,
+                format!("a station's address inside {own}"),
+            );
+        }
+    }
+    for (remote, peer) in &segment.peers {
         let same_family = own.address().is_ipv4() == peer.address.is_ipv4();
         if same_family && !own.contains(peer.address) {
             check.say_at(

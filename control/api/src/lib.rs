@@ -21,5 +21,6 @@ pub use load::{Syntax, load, parse, to_value};
 pub use net::{MacAddr, NotAnAddress, Prefix};
 pub use read::{Invalid, Issue};
 pub use segment::{
-    Device, Empty, Hold, Inband, Limits, Mode, Peer, Policy, RestoredEcn, Segment, SegmentId, Side,
+    Device, Empty, Hold, Inband, Limits, Lldp, Mode, Peer, Policy, RestoredEcn, Segment, SegmentId,
+    Side,
 };

@@ -67,6 +67,30 @@ impl Prefix {
             || other.contains(self.address) && other.length <= self.length
     }
 
+    /// Whether the address can be that of a station on this prefix: neither unspecified, multicast,
+    /// loopback, IPv6 link-local, nor the network's own or its broadcast address.
+    pub fn is_station(&self) -> bool {
+        match self.address {
+            IpAddr::V4(a) => {
+                let host = u32::MAX.checked_shr(u32::from(self.length)).unwrap_or(0);
+                let bits = u32::from(a) & host;
+                // Prefixes of 31 and 32 bits have neither.
+                let plain = self.length >= 31 || (bits != 0 && bits != host);
+                plain
+                    && !(a.is_unspecified()
+                        || a.is_multicast()
+                        || a.is_loopback()
+                        || a.is_broadcast())
+            }
+            IpAddr::V6(a) => {
+                !(a.is_unspecified()
+                    || a.is_multicast()
+                    || a.is_loopback()
+                    || a.is_unicast_link_local())
+            }
+        }
+    }
+
     /// Whether no bit beyond the length is set.
     pub fn is_network(&self) -> bool {
         match self.address {
@@ -216,6 +240,32 @@ mod tests {
         assert!(prefix("2001:db8::/32").is_network());
         assert!(prefix("10.0.1.7/32").is_network());
         assert!(prefix("0.0.0.0/0").is_network());
+    }
+
+    #[test]
+    fn stations_are_told_from_other_addresses() {
+        for text in [
+            "192.0.2.1/24",
+            "192.0.2.0/31",
+            "192.0.2.255/32",
+            "2001:db8::1/64",
+        ] {
+            assert!(prefix(text).is_station(), "{text}");
+        }
+        for text in [
+            "192.0.2.0/24",
+            "192.0.2.255/24",
+            "127.0.0.1/8",
+            "255.255.255.255/32",
+            "0.0.0.0/0",
+            "224.0.0.1/32",
+            "fe80::1/64",
+            "::1/128",
+            "ff02::1/128",
+            "::/0",
+        ] {
+            assert!(!prefix(text).is_station(), "{text}");
+        }
     }
 
     #[test]

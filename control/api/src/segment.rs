@@ -67,6 +67,16 @@ pub enum Side {
     Wan,
 }
 
+/// What happens to LLDP (AMB-QOS-PFC).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lldp {
+    /// Stops here.
+    Drop,
+    /// Passes.
+    Transparent,
+}
+
 /// What a port is made of; exactly one of the keys.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -258,6 +268,8 @@ pub struct Segment {
     /// The in-band address; needed in mode `active`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inband: Option<Inband>,
+    /// What happens to LLDP, with which switches would negotiate PFC across the path.
+    pub lldp: Lldp,
     /// Redundancy.
     pub policy: Policy,
     /// Bounds.
@@ -277,6 +289,8 @@ impl Segment {
         let peers = t.or("peers", BTreeMap::new(), |n| read_networks(n, read_peer));
         let allowed_peers = t.or("allowed_peers", BTreeMap::new(), read_set);
         let inband = t.optional("inband", |n| n.table().and_then(Inband::read));
+        let lldp = [("drop", Lldp::Drop), ("transparent", Lldp::Transparent)];
+        let lldp = t.or("lldp", Lldp::Drop, |n| n.choice(&lldp));
         let policy = t.or("policy", Policy::default(), |n| {
             n.table().and_then(Policy::read)
         });
@@ -295,6 +309,7 @@ impl Segment {
             peers: peers?,
             allowed_peers: allowed_peers?,
             inband: inband?,
+            lldp: lldp?,
             policy: policy?,
             limits: limits?,
         })
@@ -321,8 +336,13 @@ fn read_device(node: &Node<'_>) -> Option<Device> {
         })
     });
     let pci = t.optional("pci", |n| {
-        n.text("a PCI address such as \"0000:3b:00.0\"")
-            .map(|s| Device::Pci(s.to_owned()))
+        let expected = "a PCI address such as \"0000:3b:00.0\"";
+        let text = n.text(expected)?;
+        if is_pci_address(text) {
+            Some(Device::Pci(text.to_owned()))
+        } else {
+            n.fail(expected)
+        }
     });
     let vdev = t.optional("vdev", |n| {
         n.text("a DPDK device such as \"net_null0\"")
@@ -334,6 +354,21 @@ fn read_device(node: &Node<'_>) -> Option<Device> {
         (Some(device), None) => Some(device),
         _ => node.fail("exactly one of the keys interface, pci, vdev"),
     }
+}
+
+/// Domain (which may be left out), bus, device and function in hexadecimal.
+fn is_pci_address(text: &str) -> bool {
+    let is_hex = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let Some((buses, function)) = text.rsplit_once('.') else {
+        return false;
+    };
+    let parts: Vec<&str> = buses.split(':').collect();
+    let slot = match parts.as_slice() {
+        [domain, bus, device] => is_hex(domain, 4) && is_hex(bus, 2) && is_hex(device, 2),
+        [bus, device] => is_hex(bus, 2) && is_hex(device, 2),
+        _ => false,
+    };
+    slot && is_hex(function, 1)
 }
 
 fn read_rdma_mtu(node: &Node<'_>) -> Option<u16> {
@@ -363,10 +398,13 @@ fn read_set(node: &Node<'_>) -> Option<BTreeMap<Prefix, Empty>> {
 fn read_station_address(node: &Node<'_>) -> Option<IpAddr> {
     let expected = "the IP address of one station";
     let address: IpAddr = node.parsed(expected)?;
-    if address.is_unspecified() || address.is_multicast() {
-        return node.fail(expected);
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let station = Prefix::new(address, bits).is_some_and(|p| p.is_station());
+    if station {
+        Some(address)
+    } else {
+        node.fail(expected)
     }
-    Some(address)
 }
 
 fn read_peer(node: &Node<'_>) -> Option<Peer> {
@@ -381,11 +419,10 @@ impl Inband {
         let address = t.required("address", |n| {
             let expected = "a station's address with its prefix length, such as \"192.0.2.1/24\"";
             let prefix: Prefix = n.parsed(expected)?;
-            let a = prefix.address();
-            if a.is_unspecified() || a.is_multicast() {
-                n.fail(expected)
-            } else {
+            if prefix.is_station() {
                 Some(prefix)
+            } else {
+                n.fail(expected)
             }
         });
         let mac = t.optional("mac", |n| {

@@ -250,6 +250,35 @@ fn contradictions_between_values_are_refused() {
 }
 
 #[test]
+fn addresses_that_no_station_has_are_refused() {
+    for address in [
+        "192.0.2.0/24",
+        "192.0.2.255/24",
+        "127.0.0.1/8",
+        "255.255.255.255/32",
+    ] {
+        let found = refused(&with("address =", &format!("address = {address:?}")));
+        assert!(
+            found
+                .iter()
+                .any(|f| f.starts_with("/segments/a/inband/address:")),
+            "{address}: {found:?}"
+        );
+    }
+    let peer = with(
+        "\"10.0.2.0/24\"",
+        "\"10.0.2.0/24\" = { address = \"192.0.2.255\" }",
+    );
+    assert!(refused(&peer)[0].starts_with("/segments/a/peers/10.0.2.0~124:"));
+    for pci in ["zz", "0000:3b:00", "3b:00.00", "0000:3b:0:0.0"] {
+        let found = refused(&with("lan = {", &format!("lan = {{ pci = {pci:?} }}")));
+        assert!(found[0].starts_with("/segments/a/lan/pci:"), "{found:?}");
+    }
+    let good = with("lan = {", "lan = { pci = \"0000:3b:00.0\" }");
+    assert!(parse(&good, Syntax::Toml).is_ok());
+}
+
+#[test]
 fn segments_must_not_share() {
     let second = EXAMPLE
         .replace("segments.a", "segments.b")

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crem_api::protocol::{Body, Get, MAX_FLOWS, Reply};
+use crem_api::protocol::{Body, Get, Reply};
 use crem_api::state::{
-    Counters, Flow, Flows, InbandStatus, Named, Parameters, PeerStatus, PortStatus, Role,
-    SegmentCounters, SegmentStatus, Status,
+    Counters, Flows, InbandStatus, Named, PeerStatus, PortStatus, SegmentCounters, SegmentStatus,
+    Status,
 };
-use crem_core::packet::PsnSpace;
 use crem_wire::frame::Mac;
 
-use crate::snapshot::{FlowSnapshot, SegmentSnapshot, Snapshot};
+use crate::flows::flow;
+use crate::snapshot::{SegmentSnapshot, Snapshot};
 
 /// What stays the same while the process runs.
 #[derive(Clone, Debug)]
@@ -131,37 +131,16 @@ fn named(walk: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Named {
 }
 
 fn flows(about: &About, snapshot: &Snapshot) -> Flows {
-    let all = snapshot.flows.as_deref().unwrap_or_default();
+    let Some((all, left_out)) = &snapshot.flows else {
+        return Flows::default();
+    };
+    let name = |number: usize| about.segments.get(number).map_or("", |s| s.id.as_str());
     let flows = all
         .iter()
-        .take(MAX_FLOWS)
-        .filter_map(|f| flow(about, f))
+        .map(|(segment, f)| flow(name(*segment), f))
         .collect();
-    let left_out = u64::try_from(all.len().saturating_sub(MAX_FLOWS)).unwrap_or(u64::MAX);
-    Flows { flows, left_out }
-}
-
-fn flow(about: &About, f: &FlowSnapshot) -> Option<Flow> {
-    let segment = about.segments.get(f.segment)?.id.clone();
-    let space = match f.key.space {
-        PsnSpace::Requests => "requests",
-        PsnSpace::Responses => "responses",
-    };
-    Some(Flow {
-        segment,
-        role: if f.is_sender { Role::Csf } else { Role::Crf },
-        source: f.key.source,
-        destination: f.key.destination,
-        qp: f.key.qp.get(),
-        space: space.to_owned(),
-        state: f.state.clone(),
-        reason: f.reason.clone(),
-        flow_id: f.flow_id,
-        parameters: f.parameters.map(|(k, m, t)| Parameters { k, m, t }),
-        counters: f
-            .counters
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), *value))
-            .collect(),
-    })
+    Flows {
+        flows,
+        left_out: *left_out,
+    }
 }

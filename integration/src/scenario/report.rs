@@ -61,7 +61,7 @@ pub struct RunReport {
     pub crem_at_hosts: u64,
     /// The in-band address of gateway A answers ping from host A.
     pub inband_ping: Option<bool>,
-    /// TCP ports of the in-band address that accepted a connection.
+    /// TCP ports of the in-band address that accepted or refused a connection.
     pub inband_open_ports: Option<Vec<u16>>,
     /// TCP ports tried.
     pub inband_tried_ports: usize,

@@ -167,8 +167,10 @@ impl<'a> Stage<'a> {
     fn try_tcp(&self, report: &mut RunReport) -> Result<(), Failure> {
         report.inband_ping = Some(self.world.ping_inband(2));
         let path = self.world.path(Place::Host(Host::A));
-        let (open, tried) = tcp::open_ports(&path, inband(Host::A))?;
-        report.inband_open_ports = Some(open);
+        let own = inband(Host::A);
+        let _listeners = tcp::listen(&self.world.path(Place::Gateway(Host::A)), own)?;
+        let (answering, tried) = tcp::answering_ports(&path, own)?;
+        report.inband_open_ports = Some(answering);
         report.inband_tried_ports = tried;
         Ok(())
     }

@@ -1,7 +1,9 @@
-//! Trying TCP connections from a host: the in-band address must accept none, on any port.
+//! Trying TCP connections from a host: the in-band address must answer on no port. A refusal is an
+//! answer too: it shows that the segment reached the kernel. So that an accepting kernel would be seen,
+//! some ports of the gateway's namespace are listened on meanwhile.
 
 use std::fs::File;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,10 +27,29 @@ const PAUSE: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Sockets open at once, if the system allows that many.
 const GROUP: u64 = 8_192;
+/// Ports listened on in the gateway's namespace while all ports are tried.
+const LISTENED: [u16; 4] = [22, 443, 8_080, 49_800];
 
-/// The ports of `target` that accept a connection from the namespace at `path`, and how many were
+/// Listens on a few ports of the namespace at `path`, on every address, until the result is dropped.
+/// Each is shown to be reachable there under `own`.
+pub(crate) fn listen(path: &Path, own: IpAddr) -> Result<Vec<TcpListener>, Failure> {
+    let path: PathBuf = path.to_owned();
+    let start = std::thread::spawn(move || -> Result<Vec<TcpListener>, Failure> {
+        setns(File::open(path)?.as_fd(), CloneFlags::CLONE_NEWNET)?;
+        let mut listeners = Vec::new();
+        for port in LISTENED {
+            listeners.push(TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?);
+            TcpStream::connect_timeout(&SocketAddr::new(own, port), PATIENCE)
+                .map_err(|e| format!("port {port} of {own} from inside its own box: {e}"))?;
+        }
+        Ok(listeners)
+    });
+    start.join().map_err(|_| "the listening thread panicked")?
+}
+
+/// The ports of `target` that answer a connection from the namespace at `path`, and how many were
 /// tried: all of them.
-pub(crate) fn open_ports(path: &Path, target: IpAddr) -> Result<(Vec<u16>, usize), Failure> {
+pub(crate) fn answering_ports(path: &Path, target: IpAddr) -> Result<(Vec<u16>, usize), Failure> {
     let path: PathBuf = path.to_owned();
     let scan = std::thread::spawn(move || -> Result<(Vec<u16>, usize), Failure> {
         setns(File::open(path)?.as_fd(), CloneFlags::CLONE_NEWNET)?;
@@ -50,7 +71,7 @@ fn room() -> Result<usize, Failure> {
     Ok(usize::try_from(wanted)?.saturating_sub(256).max(64))
 }
 
-/// The ports of a group that accept.
+/// The ports of a group that accept or refuse.
 fn try_group(target: IpAddr, group: &[u16]) -> Result<Vec<u16>, Failure> {
     let mut pending: Vec<(u16, OwnedFd)> = Vec::new();
     let mut open = Vec::new();
@@ -59,9 +80,8 @@ fn try_group(target: IpAddr, group: &[u16]) -> Result<Vec<u16>, Failure> {
             let fd = begin()?;
             let address = SockaddrStorage::from(SocketAddr::new(target, port));
             match connect(fd.as_raw_fd(), &address) {
-                Ok(()) => open.push(port),
+                Ok(()) | Err(Errno::ECONNREFUSED) => open.push(port),
                 Err(Errno::EINPROGRESS) => pending.push((port, fd)),
-                Err(Errno::ECONNREFUSED) => {}
                 Err(errno) => return Err(format!("connecting to port {port}: {errno}").into()),
             }
         }
@@ -69,7 +89,7 @@ fn try_group(target: IpAddr, group: &[u16]) -> Result<Vec<u16>, Failure> {
     }
     std::thread::sleep(PATIENCE);
     for (port, fd) in &pending {
-        if is_connected(fd)? {
+        if is_answered(fd)? {
             open.push(*port);
         }
     }
@@ -81,12 +101,13 @@ fn begin() -> Result<OwnedFd, Errno> {
     socket(AddressFamily::Inet, SockType::Stream, flags, None)
 }
 
-fn is_connected(fd: &OwnedFd) -> Result<bool, Errno> {
+fn is_answered(fd: &OwnedFd) -> Result<bool, Errno> {
     let mut polled = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
     poll(&mut polled, PollTimeout::ZERO)?;
     let [polled] = polled;
     let answered = polled.any().unwrap_or(true);
-    Ok(answered && getsockopt(fd, SocketError)? == 0)
+    let error = getsockopt(fd, SocketError)?;
+    Ok(answered && (error == 0 || error == Errno::ECONNREFUSED as i32))
 }
 
 #[cfg(test)]
@@ -95,14 +116,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_open_port_is_found_and_a_closed_one_is_not() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    fn open_ports_and_refusing_ones_are_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let closed = {
-            let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let other = TcpListener::bind("127.0.0.1:0").unwrap();
             other.local_addr().unwrap().port()
         };
         let target = [127, 0, 0, 1].into();
-        assert_eq!(try_group(target, &[port, closed]).unwrap(), [port]);
+        let mut found = try_group(target, &[port, closed]).unwrap();
+        found.sort_unstable();
+        let mut both = [port, closed];
+        both.sort_unstable();
+        assert_eq!(found, both);
     }
 }

@@ -72,6 +72,14 @@ fn sound(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
         "frames delivered that equal none that was sent",
     );
     none(run.crem_at_hosts, "CREM messages at a host");
+    for frame in run
+        .a_to_b
+        .foreign_frames
+        .iter()
+        .chain(&run.b_to_a.foreign_frames)
+    {
+        none(1, &format!("frame that nobody sent: {frame};"));
+    }
     // A gateway that is down takes frames with it.
     if scenario.event.is_empty() {
         none(

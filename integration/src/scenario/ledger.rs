@@ -1,11 +1,15 @@
 //! What entered at one host against what left at the other, frame by frame.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use crem_wan::{Class, Fate, LogEntry};
 use crem_wire::Psn;
-use crem_wire::frame::{Class as FrameClass, ParseConfig, parse};
+use crem_wire::frame::{Class as FrameClass, ParseConfig, Parsed, parse};
 use serde::{Deserialize, Serialize};
+
+/// Foreign frames that are described.
+const MAX_DESCRIBED: usize = 8;
 
 /// How often one frame was seen, and as what.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +18,42 @@ struct Seen {
     class: Class,
     /// It carried a PSN beyond all earlier ones of its stream: not a retransmission.
     new: bool,
+    brief: Brief,
+}
+
+/// What tells a frame to a person.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Brief {
+    opcode: u8,
+    psn: Psn,
+    /// IPv4 Identification.
+    ident: Option<u16>,
+    octets: u16,
+}
+
+impl Brief {
+    fn of(frame: &[u8], parsed: &Parsed) -> Self {
+        let bth = match parsed.class {
+            FrameClass::Roce(bth) => Some(bth),
+            _ => None,
+        };
+        Self {
+            opcode: bth.map_or(0, |bth| bth.opcode.0),
+            psn: bth.map_or(Psn::default(), |bth| bth.psn),
+            ident: parsed.ip.and_then(|ip| ip.ident),
+            octets: frame.len().min(usize::from(u16::MAX)) as u16,
+        }
+    }
+}
+
+impl fmt::Display for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "opcode {:#04x} PSN {} ", self.opcode, self.psn)?;
+        if let Some(ident) = self.ident {
+            write!(f, "Identification {ident:#06x} ")?;
+        }
+        write!(f, "{} octets", self.octets)
+    }
 }
 
 /// What one host sent and received.
@@ -40,7 +80,9 @@ impl Record {
             }
             Class::RoceSource | Class::RoceResponse | Class::RoceOther => {}
         }
-        let new = outgoing && class != Class::RoceOther && self.is_new(class, frame);
+        let parsed = parse(frame, &ParseConfig::default());
+        let brief = Brief::of(frame, &parsed);
+        let new = outgoing && class != Class::RoceOther && self.is_new(class, &parsed);
         let map = if outgoing {
             &mut self.sent
         } else {
@@ -51,12 +93,12 @@ impl Record {
                 count: 0,
                 class,
                 new,
+                brief,
             })
             .count += 1;
     }
 
-    fn is_new(&mut self, class: Class, frame: &[u8]) -> bool {
-        let parsed = parse(frame, &ParseConfig::default());
+    fn is_new(&mut self, class: Class, parsed: &Parsed) -> bool {
         let (FrameClass::Roce(bth), Some(ip)) = (parsed.class, parsed.ip) else {
             return false;
         };
@@ -97,6 +139,8 @@ pub struct Ledger {
     pub extra_copies: u64,
     /// Frames received that nobody sent: not corrupted, and equal to no frame that was sent.
     pub foreign: u64,
+    /// Some of these, with the frames of the same PSN and opcode that were sent.
+    pub foreign_frames: Vec<String>,
     /// Source packets sent and neither lost nor corrupted on the WAN that did not arrive.
     pub vanished: u64,
 }
@@ -160,14 +204,16 @@ pub(crate) fn balance(from: &Record, to: &Record, log: &[LogEntry], a_to_b: bool
     for (hash, seen) in &to.received {
         let count = u64::from(seen.count);
         ledger.received += count;
-        if !from.sent.contains_key(hash) {
-            let corrupted = impaired.corrupted.contains(hash);
-            let kind = if corrupted {
-                &mut ledger.corrupted
-            } else {
-                &mut ledger.foreign
-            };
-            *kind += count;
+        if from.sent.contains_key(hash) {
+            continue;
+        }
+        if impaired.corrupted.contains(hash) {
+            ledger.corrupted += count;
+            continue;
+        }
+        ledger.foreign += count;
+        if ledger.foreign_frames.len() < MAX_DESCRIBED {
+            ledger.foreign_frames.push(describe(from, &seen.brief));
         }
     }
     // A frame corrupted on the way did not arrive as it was sent; its original hash is not logged.
@@ -175,12 +221,22 @@ pub(crate) fn balance(from: &Record, to: &Record, log: &[LogEntry], a_to_b: bool
     ledger
 }
 
+/// A frame that nobody sent, beside what was sent with its PSN and opcode.
+fn describe(from: &Record, brief: &Brief) -> String {
+    let alike = from.sent.values().map(|sent| sent.brief);
+    let alike: Vec<String> = alike
+        .filter(|sent| sent.psn == brief.psn && sent.opcode == brief.opcode)
+        .map(|sent| sent.to_string())
+        .collect();
+    format!("{brief}; sent alike: {}", alike.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn record(sent: &[(u64, bool)], received: &[u64]) -> Record {
-        let class = Class::RoceSource;
+        let (class, brief) = (Class::RoceSource, Brief::default());
         let mut record = Record::default();
         for &(hash, new) in sent {
             record.sent.insert(
@@ -189,6 +245,7 @@ mod tests {
                     count: 1,
                     class,
                     new,
+                    brief,
                 },
             );
         }
@@ -200,6 +257,7 @@ mod tests {
                     count: 0,
                     class,
                     new: false,
+                    brief,
                 })
                 .count += 1;
         }
@@ -270,8 +328,12 @@ mod tests {
             corrupted: 1,
             extra_copies: 1,
             foreign: 1,
+            foreign_frames: Vec::new(),
             vanished: 1,
         };
-        assert_eq!(balance(&from, &to, &log, true), expected);
+        let mut seen = balance(&from, &to, &log, true);
+        assert_eq!(seen.foreign_frames.len(), 1);
+        seen.foreign_frames.clear();
+        assert_eq!(seen, expected);
     }
 }

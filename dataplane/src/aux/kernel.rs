@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
 use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
@@ -15,6 +16,7 @@ use rtnetlink::packet_route::neighbour::{
 };
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::mpsc::Receiver;
+use tokio::time::timeout;
 
 use crate::aux::KernelStation;
 use crate::snapshot::{NextHop, Wanted};
@@ -22,8 +24,13 @@ use crate::snapshot::{NextHop, Wanted};
 /// How often known next hops are refreshed and the neighbour table is read in full, in case a
 /// notification was lost.
 const REFRESH: Duration = Duration::from_secs(2);
-/// Next hops asked for in all: a bound on what messages of others can make us ask.
-const MAX_WANTED: usize = 4096;
+/// Peers asked for besides those of the document: a bound on what messages of others can make us ask.
+/// The kernel's neighbour table takes 1024 by default, for all interfaces together.
+const MAX_ASKED: usize = 512;
+/// How long a peer that was asked for is tried without success.
+const ASKED_FOR: Duration = Duration::from_secs(10);
+/// Longest wait for the kernel. Under a flood of notifications it drops answers, and those never come.
+const ANSWER: Duration = Duration::from_secs(1);
 /// Routing table of the first in-band interface; each has its own, so that a default route there is
 /// nobody else's.
 const FIRST_TABLE: u32 = 4801;
@@ -52,8 +59,7 @@ pub(super) struct Kernel {
     handle: Option<Handle>,
     changes: Option<Changes>,
     interfaces: Vec<Interface>,
-    /// Next hop of each peer that is wanted: interface number, next hop, peer.
-    wanted: HashSet<(usize, IpAddr, IpAddr)>,
+    wanted: WantedPeers,
     known: HashMap<(usize, IpAddr), [u8; 6]>,
 }
 
@@ -69,7 +75,7 @@ impl Kernel {
             handle: None,
             changes: None,
             interfaces: Vec::new(),
-            wanted: HashSet::new(),
+            wanted: WantedPeers::default(),
             known: HashMap::new(),
         };
         for port in ports {
@@ -94,7 +100,7 @@ impl Kernel {
         for number in 0..kernel.interfaces.len() {
             let peers = kernel.interfaces[number].station.peers.clone();
             for peer in peers {
-                kernel.want(number, peer);
+                kernel.want(number, peer, None);
             }
         }
         Ok(kernel)
@@ -132,7 +138,8 @@ impl Kernel {
             .interfaces
             .iter()
             .position(|i| i.station.segment == segment);
-        let Some((number, (index, hop))) = number.and_then(|n| Some((n, self.want(n, peer)?)))
+        let Some((number, (index, hop))) =
+            number.and_then(|n| Some((n, self.want(n, peer, Some(Instant::now()))?)))
         else {
             return;
         };
@@ -147,25 +154,33 @@ impl Kernel {
         resolve(handle, index, hop).await;
     }
 
-    /// Notes that a peer is wanted; gives interface index and next hop.
-    fn want(&mut self, number: usize, peer: IpAddr) -> Option<(u32, IpAddr)> {
+    /// Notes that a peer is wanted, for a while if `asked`; gives interface index and next hop. `None`
+    /// as well if there are too many already.
+    fn want(
+        &mut self,
+        number: usize,
+        peer: IpAddr,
+        asked: Option<Instant>,
+    ) -> Option<(u32, IpAddr)> {
         let interface = self.interfaces.get(number)?;
         let hop = next_hop(&interface.station, peer)?;
-        if self.wanted.len() < MAX_WANTED {
-            self.wanted.insert((number, hop, peer));
-        }
-        Some((interface.index, hop))
+        self.wanted
+            .add((number, hop, peer), asked)
+            .then_some((interface.index, hop))
     }
 
     async fn refresh(&mut self, handle: &Handle, found: &SyncSender<NextHop>) {
-        let hops: HashSet<(usize, IpAddr)> = self.wanted.iter().map(|w| (w.0, w.1)).collect();
-        for (number, hop) in hops {
-            if let Some(interface) = self.interfaces.get(number) {
-                resolve(handle, interface.index, hop).await;
-            }
-        }
+        let known = &self.known;
+        self.wanted
+            .forget(Instant::now(), |hop| known.contains_key(hop));
+        let hops = self.wanted.hops();
+        let asked = hops.iter().filter_map(|(number, hop)| {
+            let interface = self.interfaces.get(*number)?;
+            Some(resolve(handle, interface.index, *hop))
+        });
+        join_all(asked).await;
         let mut all = handle.neighbours().get().execute();
-        while let Ok(Some(neighbour)) = all.try_next().await {
+        while let Ok(Ok(Some(neighbour))) = timeout(ANSWER, all.try_next()).await {
             self.take_neighbour(&neighbour, false, found);
         }
     }
@@ -212,19 +227,65 @@ impl Kernel {
         };
         let segment = self.interfaces.get(number).map_or(0, |i| i.station.segment);
         let mut reported = true;
-        for (_, _, peer) in self.wanted.iter().filter(|w| w.0 == number && w.1 == hop) {
-            reported &= found
-                .try_send(NextHop {
-                    segment,
-                    peer: *peer,
-                    mac,
-                })
-                .is_ok();
+        for peer in self.wanted.behind(number, hop) {
+            reported &= found.try_send(NextHop { segment, peer, mac }).is_ok();
         }
         if !reported {
             // The worker's queue is full: the next reading of the table tries again.
             self.known.remove(&(number, hop));
         }
+    }
+}
+
+/// Interface number, next hop, peer.
+type WantedPeer = (usize, IpAddr, IpAddr);
+
+/// The peers whose next hops are wanted: those of the document always, others as long as their next hop
+/// is known or not asked for in vain for long.
+#[derive(Default)]
+struct WantedPeers {
+    configured: HashSet<WantedPeer>,
+    /// With the time when each was asked for last.
+    asked: HashMap<WantedPeer, Instant>,
+}
+
+impl WantedPeers {
+    /// Whether the peer is wanted now; `asked` is `None` for one of the document.
+    fn add(&mut self, peer: WantedPeer, asked: Option<Instant>) -> bool {
+        match asked {
+            None => {
+                self.configured.insert(peer);
+            }
+            Some(_) if self.configured.contains(&peer) => {}
+            Some(now) if self.asked.len() < MAX_ASKED || self.asked.contains_key(&peer) => {
+                self.asked.insert(peer, now);
+            }
+            Some(_) => return false,
+        }
+        true
+    }
+
+    /// Forgets who was asked for in vain.
+    fn forget(&mut self, now: Instant, is_known: impl Fn(&(usize, IpAddr)) -> bool) {
+        self.asked.retain(|(number, hop, _), at| {
+            is_known(&(*number, *hop)) || now.saturating_duration_since(*at) < ASKED_FOR
+        });
+    }
+
+    fn all(&self) -> impl Iterator<Item = &WantedPeer> {
+        self.configured.iter().chain(self.asked.keys())
+    }
+
+    /// Each next hop once.
+    fn hops(&self) -> HashSet<(usize, IpAddr)> {
+        self.all().map(|(number, hop, _)| (*number, *hop)).collect()
+    }
+
+    /// The peers behind a next hop.
+    fn behind(&self, number: usize, hop: IpAddr) -> impl Iterator<Item = IpAddr> {
+        self.all()
+            .filter(move |w| (w.0, w.1) == (number, hop))
+            .map(|w| w.2)
     }
 }
 
@@ -273,8 +334,10 @@ async fn resolve(handle: &Handle, index: u32, hop: IpAddr) {
         .state(NeighbourState::None)
         .flags(NeighbourFlags::Use)
         .replace();
-    if let Err(e) = request.execute().await {
-        tracing::warn!("next hop {hop}: {e}");
+    match timeout(ANSWER, request.execute()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(e)) => tracing::warn!("next hop {hop}: {e}"),
+        Err(_) => tracing::warn!("next hop {hop}: no answer of the kernel"),
     }
 }
 
@@ -407,6 +470,30 @@ async fn route(
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
+
+    #[test]
+    fn peers_asked_for_in_vain_are_bounded_and_forgotten() {
+        let peer = |n: usize| {
+            let address = IpAddr::from([10, 0, (n >> 8) as u8, n as u8]);
+            (0, address, address)
+        };
+        let (mut wanted, start) = (WantedPeers::default(), Instant::now());
+        assert!(wanted.add(peer(0), None));
+        for n in 0..=MAX_ASKED {
+            assert!(wanted.add(peer(n), Some(start)), "{n}");
+        }
+        let one_more = peer(MAX_ASKED + 1);
+        assert!(!wanted.add(one_more, Some(start)));
+        assert!(wanted.add(peer(7), Some(start)) && wanted.add(one_more, None));
+        assert_eq!(wanted.hops().len(), MAX_ASKED + 2);
+        wanted.forget(start + ASKED_FOR / 2, |_| false);
+        assert_eq!(wanted.hops().len(), MAX_ASKED + 2);
+        wanted.forget(start + ASKED_FOR, |hop| *hop == (0, peer(9).1));
+        let mut left: Vec<_> = wanted.all().map(|w| w.2).collect();
+        left.sort();
+        assert_eq!(left, [peer(0).2, peer(9).2, one_more.2]);
+        assert_eq!(wanted.behind(0, peer(9).1).collect::<Vec<_>>(), [peer(9).2]);
+    }
 
     #[test]
     fn interface_names_fit_and_differ() {

@@ -220,23 +220,10 @@ fn ip(arguments: &[&str]) -> Result<(), Failure> {
     Err(format!("ip {}: {}", arguments.join(" "), said.trim()).into())
 }
 
-/// Removes namespaces of scenario processes that are gone, with what still runs in them.
+/// Removes namespaces and sockets of scenario processes that are gone, with what still runs in them.
 pub fn remove_leftovers() {
-    let Ok(entries) = std::fs::read_dir(NETNS) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(owner) = name
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split('-').next())
-        else {
-            continue;
-        };
-        if Path::new("/proc").join(owner).exists() {
-            continue;
-        }
-        eprintln!("scenario: removing {name}, left by process {owner}");
+    for name in left_in(Path::new(NETNS)) {
+        eprintln!("scenario: removing {name}, left by a process that is gone");
         if let Ok(out) = Command::new("ip").args(["netns", "pids", &name]).output() {
             for pid in String::from_utf8_lossy(&out.stdout).split_whitespace() {
                 // Gone already is as good.
@@ -246,5 +233,47 @@ pub fn remove_leftovers() {
         if let Err(error) = ip(&["netns", "delete", &name]) {
             eprintln!("scenario: {error}");
         }
+    }
+    let temporary = std::env::temp_dir();
+    for name in left_in(&temporary) {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(temporary.join(name));
+    }
+}
+
+/// Names of ours in a folder whose process is gone.
+fn left_in(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    names
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| {
+            let owner = name
+                .strip_prefix(PREFIX)
+                .and_then(|rest| rest.split('-').next());
+            owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_names_of_processes_that_are_gone_are_left() {
+        let folder = std::env::temp_dir().join(format!("crem-left-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        // Process ids end below 2^22 on Linux.
+        let (gone, own) = (
+            "crem-sc-4194305-x-gwA",
+            format!("{PREFIX}{}-b", std::process::id()),
+        );
+        for name in [gone, own.as_str(), "crem-other", "crem-sc-"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        let left = left_in(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(left, [gone]);
     }
 }

@@ -19,6 +19,7 @@ const TIERS: &[(&str, u32)] = &[
     ("crem-dpdk", 2),
     ("crem-ipfix", 2),
     ("crem-dataplane", 3),
+    ("crem-ipfix-io", 3),
     ("crem-gateway", 4),
     ("crem-bench-fec", 5),
     ("crem-integration", 5),

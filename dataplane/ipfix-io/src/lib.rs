@@ -1,0 +1,25 @@
+//! IPFIX over sockets and files: exporters to collectors (`exporter`), a collector's listeners
+//! (`collector`), TLS 1.3 with mutual authentication (`tls`), and waiting for all of them in one thread
+//! (`wait`). What messages look like and what they mean is decided in `crem-ipfix`.
+//!
+//! DTLS is not implemented: UDP belongs on a network of its own (RFC 7011 section 11.5). SCTP needs a
+//! kernel that has it.
+#![forbid(unsafe_code)]
+
+mod collector;
+mod exporter;
+mod link;
+mod tls;
+mod wait;
+
+pub use collector::{
+    Collector, CollectorConfig, CollectorCounters, CollectorEvent, Listen, ListenError, Peer,
+    read_file,
+};
+pub use exporter::{
+    Destination, EndReason, Exporter, ExporterConfig, ExporterCounters, ExporterError,
+    ExporterEvent,
+};
+pub use link::probe_sctp;
+pub use tls::{Authorised, TlsError, TlsFiles, fingerprint};
+pub use wait::{Interest, wait};

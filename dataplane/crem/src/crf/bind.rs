@@ -19,6 +19,7 @@ use crate::events::{Event, Unprotected};
 use crate::packet::{Namespace, PktBuf, PsnSpace, StreamKey};
 use crate::plan;
 use crate::rtt::RttEstimator;
+use crate::table::Class;
 use crate::time::Instant;
 
 /// Flow IDs offered for one flow that wait for their first PARAM_UPDATE.
@@ -94,7 +95,8 @@ impl<B: PktBuf> Crf<B> {
         }
     }
 
-    /// Makes room for a new flow, within the table and the report budget (AMB-SCALE).
+    /// Makes room for a new flow, within the table and the report budget (AMB-SCALE). What was only
+    /// offered gives way, oldest first: HELLOs without consequence must not keep others out.
     fn admit(&mut self, now: Instant, from: SocketAddr, key: FlowKey) -> Option<u32> {
         let srtt = self
             .shared
@@ -105,12 +107,27 @@ impl<B: PktBuf> Crf<B> {
         let reports = f64::from(self.config.crf.report_budget);
         let affordable =
             srtt.is_none_or(|rtt| (self.table.len() as f64) < reports * rtt.as_secs_f64());
-        if !affordable {
+        if (!affordable || self.table.is_full()) && !self.give_up_offered() {
             return None;
         }
         let slot = self.table.insert(key, Box::new(Stream::new(now))).ok()?;
         self.timers.set(slot, now + self.config.crf.idle);
         Some(slot)
+    }
+
+    /// Forgets the oldest flow that is bound to nobody. Whether there was one.
+    fn give_up_offered(&mut self) -> bool {
+        let oldest = self.table.oldest(Class::Candidate);
+        let Some((slot, (_, stream))) = oldest.and_then(|s| Some((s, self.table.remove(s)?)))
+        else {
+            return false;
+        };
+        self.timers.clear(slot);
+        for offer in &stream.offers {
+            self.flows.remove(&offer.flow);
+        }
+        self.shared.counters.offers_evicted += 1;
+        true
     }
 
     fn offer(
@@ -255,6 +272,7 @@ impl<B: PktBuf> Crf<B> {
         track.update_times(&cx);
         stream.bound = Some(track);
         cx.shared.events.push(Event::FlowProtected(stream_key));
+        self.table.set_class(slot, Class::Pinned);
     }
 
     pub(crate) fn on_close(
@@ -285,6 +303,7 @@ impl<B: PktBuf> Crf<B> {
                     cx.shared
                         .events
                         .push(Event::FlowUnprotected(track.key, why));
+                    self.table.set_class(slot, Class::Candidate);
                 }
             }
             LifeAct::Withdraw => stream.offers.retain(|offer| offer.flow != close.flow),

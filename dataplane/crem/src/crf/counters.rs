@@ -106,6 +106,8 @@ counters! {
         hellos_of_strangers,
         /// Flows not accepted because of the bound of the table or the report budget.
         flows_refused_full,
+        /// Flows that were only offered and gave way to newer ones at one of these bounds.
+        offers_evicted,
         /// PARAM_UPDATEs acknowledged.
         params_accepted,
         /// PARAM_UPDATEs refused by status.

@@ -205,18 +205,30 @@ fn the_table_and_the_report_budget_bound_the_flows() {
         },
         ..hello(u64::from(n))
     };
-    let answered = (0..10)
-        .filter(|n| rig.hello(&with_qp(*n)).is_some())
-        .count();
-    assert_eq!((answered, rig.count("flows_refused_full")), (3, 7));
+    // Bound ones stay, those that were only offered give way.
+    let bind = |rig: &mut Rig, n: u32| {
+        let Some(ack) = rig.hello(&with_qp(n)) else {
+            return false;
+        };
+        rig.now = rig.now + 50 * MS;
+        rig.update(&params(ack.flow, 1, 2, 1000)) == Some(0)
+    };
+    assert!((0..2).all(|n| bind(&mut rig, n)));
+    let forged = (100..200).map(|n| rig.hello(&with_qp(n)).unwrap().flow);
+    let forged: Vec<FlowId> = forged.collect();
+    assert_eq!(rig.count("offers_evicted"), 99);
+    assert!(bind(&mut rig, 2));
+    assert_eq!(rig.update(&params(forged[99], 1, 2, 1000)), None);
+    assert_eq!(rig.count("unknown_flow"), 1);
+    assert_eq!(rig.hello(&with_qp(3)), None);
+    assert_eq!(rig.count("flows_refused_full"), 1);
+    assert_eq!(rig.crf.flows().count(), 3);
     let mut slow = config();
     slow.crf.report_budget = 100;
     slow.domain_rtt = Some(50 * MS);
     let mut rig = Rig::empty(slow);
-    let answered = (0..10)
-        .filter(|n| rig.hello(&with_qp(*n)).is_some())
-        .count();
-    assert_eq!(answered, 5, "100 reports a second at one in 50 ms each");
+    let bound = (0..10).filter(|n| bind(&mut rig, *n)).count();
+    assert_eq!(bound, 5, "100 reports a second at one in 50 ms each");
 }
 
 #[test]

@@ -95,6 +95,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let ports = machine::check(&options.document, options.pool_frames).map_err(Failure::Invalid)?;
     let (mb, frames, ring) = (options.memory_mb, options.pool_frames, options.ring_frames);
     machine::check_bootstrap(options.cpu, mb, frames, ring, &ports).map_err(Failure::Bootstrap)?;
+    aux::check_socket(&options.status_socket).map_err(Failure::Bootstrap)?;
     let _claims = machine::claim(&options.document).map_err(Failure::Invalid)?;
     let pool_config = MempoolConfig {
         name: "frames",

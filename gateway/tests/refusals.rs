@@ -123,3 +123,23 @@ fn a_file_that_cannot_be_read_is_named() {
     assert_eq!(status, Some(2), "{stderr}");
     assert!(stderr.contains("/nowhere/d.toml"), "{stderr}");
 }
+
+#[test]
+fn a_file_at_the_path_of_the_status_socket_is_told_and_stays() {
+    let files = Files::new("socket");
+    let text = DOCUMENT
+        .replace("interface = \"crem-none0\"", "vdev = \"net_null0\"")
+        .replace("interface = \"crem-none1\"", "vdev = \"net_null1\"");
+    let document = files.write("d.toml", &text);
+    let precious = files.write("precious", "keep");
+    let (status, stderr) = run(&[
+        "dataplane",
+        "--document",
+        &document,
+        "--status-socket",
+        &precious,
+    ]);
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("/status/socket: found"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(precious).unwrap(), "keep");
+}

@@ -13,12 +13,15 @@ use crem_api::{Invalid, Issue};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use crate::aux::documents::{self, About};
 use crate::snapshot::Snapshot;
 
 /// Clients served at once.
 const CLIENTS: usize = 64;
+/// How long a client may keep its place without asking.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Longest wait for a snapshot.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -92,11 +95,14 @@ impl Server {
     pub(super) async fn serve(self, listener: UnixListener) {
         let places = Arc::new(Semaphore::new(CLIENTS));
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
-            };
             match listener.accept().await {
                 Ok((stream, _)) => {
+                    let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                        let refusal = refuse(ErrorCode::Unknown, "too many clients");
+                        // It fits a fresh socket's buffer.
+                        let _ = stream.try_write(refusal.to_line().as_bytes());
+                        continue;
+                    };
                     let server = self.clone();
                     tokio::spawn(async move {
                         // A client that goes away in the middle of a line is nobody's problem.
@@ -115,18 +121,26 @@ impl Server {
     async fn client(mut self, stream: UnixStream) -> io::Result<()> {
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
-        let mut line = String::new();
+        let mut line = Vec::new();
         loop {
             line.clear();
             let limit = u64::try_from(MAX_REQUEST).unwrap_or(u64::MAX);
-            if (&mut read).take(limit).read_line(&mut line).await? == 0 {
-                return Ok(());
-            }
-            if !line.ends_with('\n') {
-                let refusal = refuse(ErrorCode::Malformed, "the line is too long");
+            let mut limited = (&mut read).take(limit);
+            match timeout(SILENCE, limited.read_until(b'\n', &mut line)).await {
+                Ok(Ok(0)) | Err(_) => return Ok(()),
+                Ok(read) => read?,
+            };
+            if line.last() != Some(&b'\n') {
+                let why = if line.len() < MAX_REQUEST {
+                    "the line has no end"
+                } else {
+                    "the line is too long"
+                };
+                let refusal = refuse(ErrorCode::Malformed, why);
                 return write.write_all(refusal.to_line().as_bytes()).await;
             }
-            let reply = match Request::parse(&line) {
+            // What is no UTF-8 is no JSON either, and told as that.
+            let reply = match Request::parse(&String::from_utf8_lossy(&line)) {
                 Ok(request) => self.answer(request.get).await,
                 Err(e) => Reply::new(0, Body::Error(e)),
             };
@@ -146,7 +160,7 @@ impl Server {
                 self.latest.wait_for(Option::is_some).await.ok()?.clone()
             }
         };
-        match tokio::time::timeout(PATIENCE, found).await {
+        match timeout(PATIENCE, found).await {
             Ok(Some(snapshot)) => documents::reply(&self.about, &snapshot, get),
             _ => refuse(ErrorCode::Unknown, "the worker gave no answer in time"),
         }
@@ -219,6 +233,62 @@ mod tests {
         drop(served);
         check(&path).unwrap();
         assert!(!path.exists());
+    }
+
+    async fn ask(client: UnixStream, request: &[u8]) -> String {
+        let (read, mut write) = client.into_split();
+        write.write_all(request).await.unwrap();
+        drop(write);
+        let mut line = String::new();
+        BufReader::new(read).read_line(&mut line).await.unwrap();
+        line
+    }
+
+    async fn idle_clients_and_odd_requests(path: &Path) {
+        let listener = bind(path).unwrap();
+        let (_latest, latest) = watch::channel(None);
+        let (_listing, listing) = watch::channel(None);
+        let about = About {
+            version: String::new(),
+            segments: Vec::new(),
+        };
+        let server = Server {
+            about: Arc::new(about),
+            latest,
+            listing,
+            list_flows: Arc::default(),
+        };
+        let serving = tokio::spawn(server.serve(listener));
+        let mut idle = Vec::new();
+        for _ in 0..CLIENTS {
+            idle.push(UnixStream::connect(path).await.unwrap());
+        }
+        let connect = || UnixStream::connect(path);
+        let refused = ask(connect().await.unwrap(), b"").await;
+        assert!(refused.contains("too many clients"), "{refused}");
+        let long = [b'x'; MAX_REQUEST + 1];
+        for (request, expected) in [
+            (&b"\xff\xfe\n"[..], "\"malformed\""),
+            (b"{}", "the line has no end"),
+            (&long, "the line is too long"),
+        ] {
+            let answer = ask(idle.pop().unwrap(), request).await;
+            assert!(answer.contains(expected), "{answer}");
+        }
+        // Their places are free again.
+        let answer = ask(connect().await.unwrap(), b"{\"v\":9}\n").await;
+        assert!(answer.contains("\"version\""), "{answer}");
+        serving.abort();
+    }
+
+    #[test]
+    fn no_client_waits_for_an_answer_for_ever() {
+        let folder = Folder::new("clients");
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(idle_clients_and_odd_requests(&folder.0.join("s.sock")));
     }
 
     #[test]

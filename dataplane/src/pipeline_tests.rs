@@ -358,3 +358,24 @@ fn a_panic_in_the_protocol_leaves_a_wire_and_begins_anew() {
     let again = pair.snapshot(1);
     assert!(again.active && again.off_reason.is_none());
 }
+
+#[test]
+fn what_waited_before_the_start_does_not_go_on() {
+    let mut segment = segment(0, true, "");
+    let frame = [0x11; 64];
+    for _ in 0..100 {
+        segment.lan.device.arrive(&frame);
+        segment.wan.device.arrive(&frame);
+    }
+    segment.discard_early();
+    let clock = || Instant(1);
+    segment.turn(&clock);
+    assert_eq!(
+        segment.lan.device.sent.len() + segment.wan.device.sent.len(),
+        0
+    );
+    assert_eq!(segment.counters.drops.before_start, 200);
+    segment.lan.device.arrive(&frame);
+    segment.turn(&clock);
+    assert_eq!(segment.wan.device.sent.len(), 1);
+}

@@ -17,6 +17,8 @@ use crate::tx::Egress;
 /// Full bursts from the WAN after which the receiver's timers run although more waits.
 const MAX_BACKLOG: u32 = 64;
 
+/// Bursts that a port's ring may hold when the worker begins, far more than any ring has.
+const MAX_EARLY_BURSTS: u32 = 4096;
 /// Turns between two looks at the pool, which costs as much as a few frames.
 const LOOK_AT_POOL: u32 = 64;
 /// Free buffers below which the oldest retained ones are given up.
@@ -84,6 +86,22 @@ impl<P: Platform> Segment<P> {
             mail: Vec::with_capacity(BURST),
             out_messages: Vec::with_capacity(BURST),
         }
+    }
+
+    /// Drops what waits in the rings of the ports, once, before the first turn.
+    pub fn discard_early(&mut self) {
+        let mut burst = core::mem::take(&mut self.burst);
+        for port in [&mut self.lan, &mut self.wan] {
+            for _ in 0..MAX_EARLY_BURSTS {
+                port.device.receive(&mut burst);
+                if burst.is_empty() {
+                    break;
+                }
+                self.counters.drops.before_start += burst.len() as u64;
+                burst.clear();
+            }
+        }
+        self.burst = burst;
     }
 
     /// One turn: both ports, the in-band interface, timers, repair. Whether there was anything to do.

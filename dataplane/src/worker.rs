@@ -75,6 +75,7 @@ impl<P: Platform> Worker<P> {
 
     /// Runs until it is told to stop, then lets go of everything held and takes leave of the peers.
     pub fn run(mut self, clock: impl Fn() -> Instant) {
+        self.segments.iter_mut().for_each(Segment::discard_early);
         self.publish(clock());
         let mut empty = 0;
         while !self.links.stop.load(Ordering::Relaxed) {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::document::Document;
 use crate::net::Prefix;
+use crate::policy::Hold;
 use crate::read::{Issue, Issues};
-use crate::segment::{Device, Hold, Inband, Mode, Segment, SegmentId};
+use crate::segment::{Device, Inband, Mode, Segment, SegmentId};
 
 /// Octets that a source symbol adds to the RDMA MTU: length prefix 2, BTH 12, RETH 16, immediate data 4,
 /// ICRC 4.

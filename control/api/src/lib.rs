@@ -11,6 +11,7 @@ pub mod client;
 mod document;
 mod load;
 mod net;
+mod policy;
 pub mod protocol;
 pub mod read;
 mod segment;
@@ -19,8 +20,6 @@ pub mod state;
 pub use document::{Document, FORMAT_VERSION};
 pub use load::{Syntax, load, parse, to_value};
 pub use net::{MacAddr, NotAnAddress, Prefix};
+pub use policy::{Hold, Limits, Policy, RestoredEcn};
 pub use read::{Invalid, Issue};
-pub use segment::{
-    Device, Empty, Hold, Inband, Limits, Lldp, Mode, Peer, Policy, RestoredEcn, Segment, SegmentId,
-    Side,
-};
+pub use segment::{Device, Empty, Inband, Lldp, Mode, Peer, Segment, SegmentId, Side};

@@ -1,19 +1,18 @@
-//! One segment of the config document: its two ports, whom it serves, its in-band address, the
-//! redundancy policy and the bounds of its tables. What several values must fulfil together is in
-//! `check.rs`.
+//! One segment of the config document: its two ports, whom it serves, its in-band address. Policy and
+//! table bounds are in `policy.rs`; what several values must fulfil together is in `check.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::net::{MacAddr, NotAnAddress, Prefix};
+use crate::policy::{Limits, Policy};
 use crate::read::{Node, Table};
 
 const PREFIX: &str = "a network such as \"10.0.1.0/24\", no host bits set";
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The id of a segment: 1 to 32 of `a-z`, `0-9` and `-`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize)]
@@ -125,123 +124,6 @@ pub struct Inband {
     /// Next hop for peers outside the on-link prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-}
-
-/// How long the receiver function may hold packets behind a gap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hold {
-    /// From measured rate and round-trip time (AMB-HOLD).
-    Auto,
-    /// At most so many nanoseconds; 0 never holds.
-    Fixed(u64),
-}
-
-impl Serialize for Hold {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Hold::Auto => serializer.serialize_str("auto"),
-            Hold::Fixed(ns) => serializer.serialize_u64(*ns),
-        }
-    }
-}
-
-/// ECN field of restored packets (AMB-RESTECN).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RestoredEcn {
-    /// Not-ECT.
-    NotEct,
-    /// ECT(0), where the last hop would drop Not-ECT instead of marking.
-    Ect0,
-}
-
-/// How much redundancy, and how it is used.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Policy {
-    /// Packets of a block, k.
-    pub k: u8,
-    /// Fewest ordinary repair symbols a block.
-    pub m_min: u8,
-    /// Most ordinary repair symbols a block.
-    pub m_max: u8,
-    /// Repair symbols a block that are not exceeded while losses look like congestion.
-    pub m_cong: u8,
-    /// Residual failure probability of a block that m is chosen for.
-    pub epsilon: f64,
-    /// Loss rate assumed before the first report.
-    pub initial_loss: f64,
-    /// Longest hold.
-    pub hold_ns: Hold,
-    /// Retransmission timeout of the endpoints' adapters, which a fixed hold must stay below.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rnic_timeout_ns: Option<u64>,
-    /// Round-trip time assumed before it is measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub domain_rtt_ns: Option<u64>,
-    /// Source packets of a flow within its first second before it is offered protection (AMB-SCALE).
-    pub start_after_packets: u32,
-    /// Whether the ICRC of every source is checked before it is used (AMB-BADSRC).
-    pub verify_sources: bool,
-    /// Whether Source Copy (scheme 0) is offered.
-    pub source_copy: bool,
-    /// Whether holes in what a host sends again are filled with the copies delivered before.
-    pub replay: bool,
-    /// ECN field of restored packets.
-    pub restored_ecn: RestoredEcn,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            k: 32,
-            m_min: 0,
-            m_max: 8,
-            m_cong: 1,
-            epsilon: 1e-4,
-            initial_loss: 0.0,
-            hold_ns: Hold::Auto,
-            rnic_timeout_ns: None,
-            domain_rtt_ns: None,
-            start_after_packets: 16,
-            verify_sources: false,
-            source_copy: true,
-            replay: true,
-            restored_ecn: RestoredEcn::NotEct,
-        }
-    }
-}
-
-/// Bounds of a segment's tables. At a bound the oldest entry is given up and counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Limits {
-    /// Flows each of the sender and the receiver function keeps.
-    pub flows: u32,
-    /// Frames the sender function retains for retransmission.
-    pub retained_frames: u32,
-    /// Frames the receiver function keeps for decoding and holds behind gaps.
-    pub held_frames: u32,
-    /// Blocks a flow may have open at the receiver: Max Open Blocks of HELLO_ACK.
-    pub open_blocks: u16,
-    /// HELLO messages a second that begin an exchange.
-    pub hello_per_s: u32,
-    /// HELLO exchanges without an answer yet.
-    pub hello_outstanding: u32,
-    /// Milliseconds without a packet after which a flow is closed.
-    pub flow_idle_ms: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            flows: 4096,
-            retained_frames: 2048,
-            held_frames: 1024,
-            open_blocks: 64,
-            hello_per_s: 2000,
-            hello_outstanding: 512,
-            flow_idle_ms: 60_000,
-        }
-    }
 }
 
 /// A segment: one LAN and one WAN port, bridged.
@@ -446,88 +328,6 @@ impl Inband {
             vlan: vlan?,
             port: port?,
             gateway: gateway?,
-        })
-    }
-}
-
-impl Policy {
-    fn read(mut t: Table<'_>) -> Option<Self> {
-        let d = Self::default();
-        let k = t.or("k", d.k, |n| n.integer(1..=128));
-        let m_min = t.or("m_min", d.m_min, |n| n.integer(0..=128));
-        let m_max = t.or("m_max", d.m_max, |n| n.integer(0..=128));
-        let m_cong = t.or("m_cong", d.m_cong, |n| n.integer(0..=128));
-        let epsilon = t.or("epsilon", d.epsilon, |n| n.number(1e-12..=0.5));
-        let initial_loss = t.or("initial_loss", d.initial_loss, |n| n.number(0.0..=0.5));
-        let hold_ns = t.or("hold_ns", d.hold_ns, read_hold);
-        let rnic_timeout_ns = t.optional("rnic_timeout_ns", |n| n.integer(1..=600 * SECOND_NS));
-        let domain_rtt_ns = t.optional("domain_rtt_ns", |n| n.integer(1..=10 * SECOND_NS));
-        let start = t.or("start_after_packets", d.start_after_packets, |n| {
-            n.integer(1..=1 << 20)
-        });
-        let verify_sources = t.or("verify_sources", d.verify_sources, Node::flag);
-        let source_copy = t.or("source_copy", d.source_copy, Node::flag);
-        let replay = t.or("replay", d.replay, Node::flag);
-        let ecn = [
-            ("not_ect", RestoredEcn::NotEct),
-            ("ect0", RestoredEcn::Ect0),
-        ];
-        let restored_ecn = t.or("restored_ecn", d.restored_ecn, |n| n.choice(&ecn));
-        t.finish();
-        Some(Self {
-            k: k?,
-            m_min: m_min?,
-            m_max: m_max?,
-            m_cong: m_cong?,
-            epsilon: epsilon?,
-            initial_loss: initial_loss?,
-            hold_ns: hold_ns?,
-            rnic_timeout_ns: rnic_timeout_ns?,
-            domain_rtt_ns: domain_rtt_ns?,
-            start_after_packets: start?,
-            verify_sources: verify_sources?,
-            source_copy: source_copy?,
-            replay: replay?,
-            restored_ecn: restored_ecn?,
-        })
-    }
-}
-
-fn read_hold(node: &Node<'_>) -> Option<Hold> {
-    if node.is_word("auto") {
-        return Some(Hold::Auto);
-    }
-    node.unsigned()
-        .filter(|ns| *ns <= SECOND_NS)
-        .map(Hold::Fixed)
-        .or_else(|| node.fail(format!("\"auto\" or an integer 0 to {SECOND_NS}")))
-}
-
-impl Limits {
-    fn read(mut t: Table<'_>) -> Option<Self> {
-        let d = Self::default();
-        let flows = t.or("flows", d.flows, |n| n.integer(1..=1 << 20));
-        let retained = t.or("retained_frames", d.retained_frames, |n| {
-            n.integer(0..=1 << 24)
-        });
-        let held = t.or("held_frames", d.held_frames, |n| n.integer(0..=1 << 24));
-        let open_blocks = t.or("open_blocks", d.open_blocks, |n| n.integer(1..=u16::MAX));
-        let hello_per_s = t.or("hello_per_s", d.hello_per_s, |n| n.integer(1..=1_000_000));
-        let outstanding = t.or("hello_outstanding", d.hello_outstanding, |n| {
-            n.integer(1..=1 << 20)
-        });
-        let idle = t.or("flow_idle_ms", d.flow_idle_ms, |n| {
-            n.integer(1000..=86_400_000)
-        });
-        t.finish();
-        Some(Self {
-            flows: flows?,
-            retained_frames: retained?,
-            held_frames: held?,
-            open_blocks: open_blocks?,
-            hello_per_s: hello_per_s?,
-            hello_outstanding: outstanding?,
-            flow_idle_ms: idle?,
         })
     }
 }

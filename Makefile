@@ -63,7 +63,7 @@ fec-check: ## coding kernels under a checker of memory accesses, and against ISA
 
 bench-fec: ## coding against ISA-L, reed-solomon-erasure and the XOR bound (about 2 minutes after the build)
 	cargo build --release --locked -q -p crem-bench-fec
-	integration/scripts/with-hugepages 320 target/release/bench-fec --isal "$$(integration/scripts/isal)"
+	integration/scripts/with-hugepages 320 target/release/bench-fec --check --isal "$$(integration/scripts/isal)"
 
 restore: ## restore every request packet of the captures
 	cargo run --release --locked -q -p crem-integration --bin restore -- integration/testdata/captures/*.pcap.gz

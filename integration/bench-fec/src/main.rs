@@ -157,11 +157,9 @@ fn finish(settings: &[Setting], isal: &str, gfni: bool, options: &Options) -> io
     println!();
     targets.iter().for_each(|target| target.print());
     let missed = targets.iter().filter(|target| !target.met()).count();
-    println!(
-        "bench-fec: {} of {} targets met",
-        targets.len() - missed,
-        targets.len()
-    );
+    let word = if missed == 0 { "ok" } else { "short" };
+    let all = targets.len();
+    println!("bench-fec: {word} targets={all} missed={missed}");
     let report = json!({
         "processor": processor(),
         "isal": isal,

@@ -125,6 +125,7 @@ fn observer(case: &Case) -> Result<Observer, String> {
     // Reports come by events only.
     let never = Duration::from_secs(1 << 32);
     let config = ObserverConfig {
+        collector: 0,
         contexts: 1,
         epochs: 1,
         window: case.window,

@@ -445,10 +445,11 @@ impl Exporter {
         true
     }
 
-    /// Sends what is complete, as far as that goes at once, and ends the session. No attempt follows.
+    /// Reports for the last time, sends what there is as far as that goes at once, and ends the session. No
+    /// attempt follows.
     pub fn close(&mut self, now: Utc) {
         if let State::Open(mut open) = std::mem::replace(&mut self.state, State::Closed) {
-            open.write(|session, out| session.flush(now, out));
+            self.report(now, &mut open);
             let reason = self.exchange(now, &mut open).unwrap_or(EndReason::Closed);
             open.link.close();
             self.end(now, &open, reason);

@@ -88,6 +88,7 @@ pub fn packet(psn: u32) -> PacketRecord {
 pub fn snapshot(session: u32, epoch: u64, flags: Flags, requests: u64) -> SequenceRecord {
     SequenceRecord {
         point: 12,
+        collector: 0,
         session,
         context: 0,
         epoch,

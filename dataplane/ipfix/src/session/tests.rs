@@ -160,6 +160,7 @@ fn flow() -> FlowRecord {
 fn snapshot(context: u32, epoch: u64, flags: Flags, session: u32) -> SequenceRecord {
     SequenceRecord {
         point: 1,
+        collector: 0,
         session,
         context,
         epoch,

@@ -15,7 +15,9 @@ pub(super) const PAIRS: usize = 1024;
 pub struct SequenceRecord {
     /// observationPointId.
     pub point: u64,
-    /// The collector session that this is for, see [`Observer::begin_session`].
+    /// The collector that this is for, see [`ObserverConfig::collector`].
+    pub collector: u16,
+    /// Its session, see [`Observer::begin_session`](super::Observer::begin_session).
     pub session: u32,
     /// Number of the context within the observer; a place that is used again.
     pub context: u32,
@@ -38,6 +40,9 @@ pub struct SequenceRecord {
 /// Bounds and intervals of an observer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObserverConfig {
+    /// The collector that reports are for, by its number in the configuration: its sessions start and end
+    /// independently of those of others.
+    pub collector: u16,
     /// Most connections known at once, disabled ones included.
     pub contexts: u32,
     /// Most epochs active at once; the memory for their windows is taken at construction.
@@ -56,6 +61,7 @@ impl Default for ObserverConfig {
     /// What AMB-SEQ-IDLE suggests, for a thousand connections.
     fn default() -> Self {
         Self {
+            collector: 0,
             contexts: 1024,
             epochs: 1024,
             window: 4096,

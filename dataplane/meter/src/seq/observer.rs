@@ -336,6 +336,7 @@ impl Observer {
         };
         let record = SequenceRecord {
             point: self.point.id,
+            collector: self.config.collector,
             session: context.session,
             context: slot,
             epoch: context.epoch,

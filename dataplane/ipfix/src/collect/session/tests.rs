@@ -79,6 +79,7 @@ fn packet(psn: u32) -> PacketRecord {
 fn snapshot(epoch: u64, flags: Flags, requests: u64) -> SequenceRecord {
     SequenceRecord {
         point: 1,
+        collector: 0,
         session: 1,
         context: 0,
         epoch,

@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors fec-check bench-fec restore e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors fec-check bench-fec restore ipfix bench-meter e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,6 +31,7 @@ test: ## everything that CI runs (root)
 	@$(STAGE) vectors $(MAKE) -s vectors
 	@$(STAGE) fec-check $(MAKE) -s fec-check
 	@$(STAGE) restore $(MAKE) -s restore
+	@$(STAGE) ipfix $(MAKE) -s ipfix
 	@$(STAGE) e2e $(MAKE) -s e2e
 	@$(STAGE) --summary
 
@@ -49,7 +50,7 @@ $(CARGO_DENY):
 	cargo install --locked --quiet --root target/tools --version $(DENY_VERSION) cargo-deny
 
 nostd: ## the protocol crates build without std
-	cargo build --locked -p crem-fec -p crem-wire -p crem-core --no-default-features
+	cargo build --locked -p crem-fec -p crem-wire -p crem-core -p crem-meter --no-default-features
 
 unit: setup ## unit, property and DPDK tests (root for the DPDK tests)
 	integration/scripts/with-hugepages 256 cargo test --locked --workspace
@@ -67,6 +68,15 @@ bench-fec: ## coding against ISA-L, reed-solomon-erasure and the XOR bound (abou
 
 restore: ## restore every request packet of the captures
 	cargo run --release --locked -q -p crem-integration --bin restore -- integration/testdata/captures/*.pcap.gz
+
+ipfix: build ## IPFIX of every capture through a strict check and the collectors of Debian
+	python3 -B integration/ipfix/test_check.py -q
+	python3 -B integration/ipfix/interop.py target/release/ipfix-replay target/results/ipfix integration/testdata/captures/*.pcap.gz
+
+bench-meter: ## what metering and encoding cost (about 1 minute after the build)
+	mkdir -p target/results
+	cargo run --release --locked -q -p crem-meter --example costs -- --json target/results/bench-meter.json
+	cargo run --release --locked -q -p crem-ipfix --example encode
 
 e2e: build ## the pair in network namespaces, every scenario (root)
 	integration/scripts/with-hugepages 512 target/release/scenario all

@@ -1,5 +1,6 @@
 //! What metering costs: `costs [--json PATH]` prints cycles of the time-stamp counter per packet for the
-//! sequence observer, and nanoseconds per packet for hostile jumps and for all meters together.
+//! sequence observer, and nanoseconds per packet for hostile jumps and for all meters together. Exit
+//! status 1 if a target is missed.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use core::net::IpAddr;
@@ -266,7 +267,7 @@ fn ticks_per_nanosecond() -> f64 {
         .map_or(1.0, |mhz: f64| mhz / 1000.0)
 }
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let mut arguments = std::env::args().skip(1);
     let json = match (arguments.next().as_deref(), arguments.next()) {
         (Some("--json"), path) => path,
@@ -274,22 +275,42 @@ fn main() {
     };
     let ticks = ticks_per_nanosecond();
     let mut results = Vec::new();
-    let mut tell = |name: String, value: f64, unit: &str| {
-        println!("{name:44} {value:10.1} {unit}");
+    let mut missed = 0;
+    let mut tell = |name: String, value: f64, unit: &str, target: Option<f64>| {
+        let verdict = match target {
+            Some(target) if value > target => {
+                missed += 1;
+                format!("missed: at most {target}")
+            }
+            Some(target) => format!("at most {target}"),
+            None => String::new(),
+        };
+        println!("{name:44} {value:10.1} {unit:20} {verdict}");
         results.push(format!("  \"{name}\": {value:.1}"));
     };
     for (flows, window) in [(1, 4096), (1, Window::MAX_WIDTH), (10_000, 4096)] {
         let nanos = in_order(flows, window, u64::from(flows).max(3000));
         let name = format!("in order, {flows} flows, W={window}");
-        tell(name, nanos * ticks, "TSC cycles a packet");
+        let target = (flows == 1).then_some(60.0);
+        tell(name, nanos * ticks, "TSC cycles a packet", target);
     }
     for window in [4096, Window::MAX_WIDTH] {
         for distance in [window, window / 2, window - 1] {
             let nanos = jumps(window, distance);
-            tell(format!("jump {distance}, W={window}"), nanos, "ns");
+            tell(
+                format!("jump {distance}, W={window}"),
+                nanos,
+                "ns",
+                Some(3000.0),
+            );
         }
         let nanos = jumps_and_fills(window, window);
-        tell(format!("jump and two fills, W={window}"), nanos, "ns");
+        tell(
+            format!("jump and two fills, W={window}"),
+            nanos,
+            "ns",
+            Some(3000.0),
+        );
     }
     for flows in [1, 10_000] {
         let nanos = together(flows, 4096);
@@ -297,10 +318,13 @@ fn main() {
             format!("packet, flow and sequence, {flows} flows"),
             nanos,
             "ns a packet",
+            Some(150.0),
         );
     }
     if let Some(path) = json {
         let text = format!("{{\n{}\n}}\n", results.join(",\n"));
         std::fs::write(path, text).expect("the report cannot be written");
     }
+    println!("bench-meter: {} targets missed", missed);
+    std::process::ExitCode::from(u8::from(missed > 0))
 }

@@ -1,6 +1,6 @@
 //! IPFIX over sockets and files: exporters to collectors (`exporter`), a collector's listeners
-//! (`collector`), TLS 1.3 with mutual authentication (`tls`), and waiting for all of them in one thread
-//! (`wait`). What messages look like and what they mean is decided in `crem-ipfix`.
+//! (`collector`), the exporting process beside the data plane (`service`), TLS 1.3 with mutual
+//! authentication (`tls`), and waiting for all of them in one thread (`wait`). What messages look like and what they mean is decided in `crem-ipfix`.
 //!
 //! DTLS is not implemented: UDP belongs on a network of its own (RFC 7011 section 11.5). SCTP needs a
 //! kernel that has it.
@@ -9,6 +9,7 @@
 mod collector;
 mod exporter;
 mod link;
+mod service;
 mod tls;
 mod wait;
 
@@ -21,5 +22,6 @@ pub use exporter::{
     ExporterEvent,
 };
 pub use link::probe_sctp;
+pub use service::{MAX_BATCH, Service, ServiceCounters, connect_to};
 pub use tls::{Authorised, TlsError, TlsFiles, fingerprint};
 pub use wait::{Interest, wait};

@@ -150,6 +150,24 @@ impl Exporter {
         }
     }
 
+    /// Whether packet records are for this collector.
+    pub fn takes_packets(&self) -> bool {
+        self.config.session.packets.is_some()
+    }
+
+    /// Whether aggregate flows are for this collector.
+    pub fn takes_flows(&self) -> bool {
+        self.config.session.flows.is_some()
+    }
+
+    /// What makes the records is a new process: its epochs are not those of the one before, whatever their
+    /// numbers. Open epochs stay without a final report.
+    pub fn source_restarted(&mut self) {
+        if let State::Open(open) = &mut self.state {
+            open.session.forget_epochs();
+        }
+    }
+
     /// Tells what a Selection Sequence has seen; reported at intervals.
     pub fn set_selection(&mut self, sequence: u64, stats: SelectionStats) {
         match self.selections.iter_mut().find(|(of, _)| *of == sequence) {

@@ -66,6 +66,11 @@ impl EpochIds {
         Some(ids)
     }
 
+    /// Forgets the open epochs; their identifiers are not given out again.
+    pub fn forget_open(&mut self) {
+        self.open.clear();
+    }
+
     /// Epochs that have had a report but no final one.
     pub fn open(&self) -> usize {
         self.open.len()
@@ -91,6 +96,14 @@ mod tests {
         // The final report of epoch 11 was lost on the way here.
         assert_eq!(all.next(1, 0, 12, true), ids(4, 1));
         assert_eq!(all.open(), 0);
+    }
+
+    #[test]
+    fn forgotten_epochs_do_not_go_on() {
+        let mut all = EpochIds::new(4);
+        assert_eq!(all.next(1, 0, 1, false), ids(1, 1));
+        all.forget_open();
+        assert_eq!(all.next(1, 0, 1, false), ids(2, 1));
     }
 
     #[test]

@@ -244,6 +244,12 @@ impl Session {
         Ok(ids)
     }
 
+    /// Forgets which epochs are open: what made them is gone, and a snapshot with an equal number is of
+    /// another epoch. Identifiers go on rising.
+    pub fn forget_epochs(&mut self) {
+        self.ids.forget_open();
+    }
+
     #[inline]
     fn write(
         &mut self,

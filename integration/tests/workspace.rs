@@ -25,6 +25,7 @@ const TIERS: &[(&str, u32)] = &[
     ("crem-integration", 5),
     ("crem-rawsock", 5),
     ("crem-rdma-peer", 5),
+    ("crem-sim", 5),
     ("crem-wan", 5),
 ];
 

@@ -71,9 +71,13 @@ pub enum Ack {
     Positive,
     /// NAK, PSN sequence error: the packet's PSN is the one expected.
     SequenceError,
-    /// Selective: everything before the packet's PSN arrived, and of the 64 PSNs after it those whose
-    /// bit is set (bit 0 is PSN + 1).
-    Selective(u64),
+    /// Selective: everything before the packet's PSN arrived, and so did these.
+    Selective {
+        /// First PSN of a run beyond the gap.
+        from: Psn,
+        /// PSN after the run.
+        to: Psn,
+    },
 }
 
 /// One packet between hosts.

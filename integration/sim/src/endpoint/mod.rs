@@ -1,6 +1,9 @@
 //! The RDMA endpoints: what a requester or responder does with packets and time. One module for each
 //! kind of transport; where endpoints stand and how packets reach them is the world's business.
 
+pub mod rc;
+pub mod rc_end;
+
 use crate::packet::Packet;
 use crate::{Duration, Instant};
 

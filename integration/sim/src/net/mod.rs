@@ -1,6 +1,10 @@
 //! What a link does to what is sent over it: delay, loss, queue, marking, reordering, damage. One module
 //! for each model; where links stand is the world's business.
 
+pub mod loss;
+pub mod path;
+pub mod queue;
+
 use crate::Instant;
 use crate::rng::Rng;
 

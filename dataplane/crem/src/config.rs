@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use crate::policy::Thresholds;
 use crate::time::Duration;
 
 /// Whether the protocol functions act at all.
@@ -121,6 +122,8 @@ pub struct FecConfig {
     /// Ordinary repair octets per second stay below m/k of the source octets times this, in
     /// thousandths (AMB-RATECAP).
     pub octet_cap_permille: u32,
+    /// When recent losses count as congestion (AMB-CLASSIFY).
+    pub thresholds: Thresholds,
     /// RDMA MTU announced before one was seen in the flow, octets.
     pub rdma_mtu: u16,
     /// Largest symbol length T that we announce, octets.
@@ -284,6 +287,7 @@ impl Default for FecConfig {
             initial_loss_ppm: 0,
             target_ppm: 100,
             octet_cap_permille: 2000,
+            thresholds: Thresholds::default(),
             rdma_mtu: 1024,
             max_t: 4138,
         }

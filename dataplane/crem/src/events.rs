@@ -4,6 +4,7 @@ use core::net::SocketAddr;
 use crem_wire::ConfigId;
 
 use crate::packet::StreamKey;
+use crate::policy::LossClass;
 
 /// Why a flow is not protected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -70,6 +71,13 @@ pub enum Event {
         m: u8,
         /// T.
         t: u16,
+    },
+    /// The losses of the path to a peer are taken for something else from now on.
+    LossClassified {
+        /// The peer that flows are bound to.
+        peer: SocketAddr,
+        /// What they are taken for.
+        class: LossClass,
     },
     /// HELLOs to this address remain unanswered.
     PeerDead(SocketAddr),

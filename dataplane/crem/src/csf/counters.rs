@@ -125,6 +125,22 @@ counters! {
         loss_reports_inconsistent,
         /// Reductions of m because REPAIR messages were CE marked.
         ce_reductions,
+        /// Times that the losses of a path came to be taken for transmission losses (AMB-CLASSIFY).
+        class_transmission,
+        /// Times that marks on sources made the losses of a path congestion.
+        class_marks,
+        /// Times that growth of a reported queueing delay did.
+        class_queue_delay,
+        /// Times that reported queue overflow did.
+        class_overflow,
+        /// Times that loss which rose with our own repair did (AMB-POLICY).
+        class_self_induced,
+        /// Times that a path came to show neither loss nor congestion.
+        class_clean,
+        /// Source packets reported lost while the path was congested.
+        lost_congestion,
+        /// Source packets reported lost otherwise.
+        lost_transmission,
         /// Flows that went silent: no LOSS_REPORT while packets flowed (AMB-LRSEQ).
         flows_silent,
         /// CLOSE sent.

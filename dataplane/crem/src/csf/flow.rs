@@ -14,6 +14,7 @@ use super::answer::Deferred;
 use super::block::OpenBlock;
 use super::counters::CsfCounters;
 use super::params::{Pace, Params};
+use super::path::Path;
 use super::peers::Peers;
 use super::report::Reports;
 use super::retain::{BlockId, Retention};
@@ -25,9 +26,9 @@ use crate::bucket::{RatioBucket, TimeBucket};
 use crate::config::CoreConfig;
 use crate::events::{EventQueue, Unprotected};
 use crate::packet::{PsnSpace, StreamKey};
-use crate::policy::PathEstimate;
+use crate::policy::DelaySum;
 use crate::rng::Rng;
-use crate::table::{BoundedTable, Class};
+use crate::table::BoundedTable;
 use crate::time::{Duration, Instant};
 use crate::timer::Timers;
 
@@ -44,8 +45,8 @@ pub(super) type Descriptor = (IpAddr, IpAddr, Qpn, PsnSpace);
 pub(super) struct Shared<B> {
     pub(super) cfg: CoreConfig,
     pub(super) peers: Peers,
-    /// Loss estimates by the address that flows are bound to.
-    pub(super) paths: BoundedTable<SocketAddr, PathEstimate>,
+    /// By the address that flows are bound to.
+    pub(super) paths: BoundedTable<SocketAddr, Path>,
     pub(super) by_id: HashMap<(SocketAddr, FlowId), u32>,
     pub(super) by_nonce: HashMap<u64, u32>,
     pub(super) descriptors: HashMap<Descriptor, u32>,
@@ -61,32 +62,6 @@ pub(super) struct Shared<B> {
 }
 
 impl<B> Shared<B> {
-    /// The loss estimate of the path to a peer, made if need be.
-    pub(super) fn path_of(
-        &mut self,
-        peer: SocketAddr,
-        initial_ppm: u32,
-    ) -> Option<&mut PathEstimate> {
-        if self.paths.slot(&peer).is_none() {
-            if self.paths.is_full() {
-                let oldest = self.paths.oldest(Class::Candidate)?;
-                self.paths.remove(oldest);
-            }
-            self.paths
-                .insert(peer, PathEstimate::new(initial_ppm))
-                .ok()?;
-        }
-        let slot = self.paths.slot(&peer)?;
-        self.paths.touch(slot);
-        self.paths.get_mut(slot)
-    }
-
-    /// The estimated loss rate of the path to a peer.
-    pub(super) fn path_loss(&self, peer: SocketAddr) -> Option<f64> {
-        let slot = self.paths.slot(&peer)?;
-        self.paths.get(slot).map(PathEstimate::rate)
-    }
-
     /// Queues a message.
     pub(super) fn send(&mut self, to: SocketAddr, message: Message, dscp: u8, along: Option<B>) {
         if self.outbox.len() >= self.cfg.max_transmits as usize {
@@ -221,6 +196,8 @@ pub(super) struct Binding<B> {
     pub(super) volume: Volume,
     pub(super) deferred: Option<Deferred>,
     pub(super) reports: Reports,
+    /// Growth of the queueing delay that hops report for the flow.
+    pub(super) queue_delay: DelaySum,
     pub(super) silent_since: Instant,
     pub(super) active_since: Option<Instant>,
 }

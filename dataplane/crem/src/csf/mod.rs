@@ -21,6 +21,7 @@ mod hello;
 mod messages;
 mod negotiate;
 mod params;
+mod path;
 mod peers;
 mod repair;
 mod report;
@@ -38,6 +39,7 @@ mod tests;
 
 pub use counters::CsfCounters;
 pub use flow::FlowCounts;
+pub use path::PathStatus;
 pub use states::State;
 pub use status::FlowStatus;
 
@@ -267,6 +269,11 @@ impl<B: PktBuf> Csf<B> {
         self.flows
             .iter()
             .map(|(_, _, flow)| status::of(flow, &self.sh))
+    }
+
+    /// The state of every path that flows are or were bound to, in no particular order.
+    pub fn paths(&self) -> impl Iterator<Item = PathStatus> {
+        path::statuses(&self.sh)
     }
 }
 

@@ -17,6 +17,7 @@ use super::volume::Volume;
 use crate::bucket::{RatioBucket, TimeBucket};
 use crate::events::{Event, Unprotected};
 use crate::plan;
+use crate::policy::DelaySum;
 use crate::time::{Duration, Instant};
 
 /// A binding that lived this long makes the next refusal the first one again.
@@ -117,6 +118,7 @@ impl<B: Clone> Flow<B> {
             volume: Volume::new(),
             deferred: None,
             reports: Reports::new(&sh.cfg.fec, now),
+            queue_delay: DelaySum::default(),
             silent_since: now,
             active_since: None,
         }));

@@ -13,8 +13,6 @@ use crate::time::{Duration, Instant};
 
 /// The condition on REPAIR marks counts as lasting, and as over, after this (AMB-REDUCE).
 const CE_PERSISTS: Duration = Duration::from_secs(1);
-/// A CE fraction of the sources above this is congestion, in thousandths (AMB-CLASSIFY).
-const CE_CONGESTION_PERMILLE: u64 = 10;
 /// Pauses without a report that together count as silence, for flows slower than the silence limit.
 const SLOW_RUNS: u8 = 4;
 
@@ -26,8 +24,6 @@ pub(super) struct Reports {
     cap: Option<u8>,
     ce_since: Option<Instant>,
     ce_last: Instant,
-    /// The last report showed marks on sources beyond the threshold.
-    congested: bool,
     unreported_since: Option<Instant>,
     slow_runs: u8,
     last_run: Instant,
@@ -40,7 +36,6 @@ impl Reports {
             cap: None,
             ce_since: None,
             ce_last: now,
-            congested: false,
             unreported_since: None,
             slow_runs: 0,
             last_run: now,
@@ -78,8 +73,6 @@ impl Reports {
 
     /// Takes the marks of a report; `m` is the configured one. `true` if m was reduced.
     fn take_marks(&mut self, report: &LossReport, m: u8, now: Instant) -> bool {
-        self.congested = u64::from(report.ce_marked) * 1000
-            > u64::from(report.received) * CE_CONGESTION_PERMILLE;
         if report.repairs_ce_marked == 0 {
             self.recover(m, now);
             return false;
@@ -128,19 +121,10 @@ impl<B: Clone> Flow<B> {
         if binding.reports.take_marks(report, m, now) {
             sh.counters.ce_reductions += 1;
         }
-        self.pool(report, sh, now);
+        let (peer, srtt) = (binding.to, self.who(sh, now).srtt);
+        sh.path_report(peer, report, srtt, now);
         self.step(Input::Report, super::negotiate::Cause::None, sh, now);
         self.reconsider(sh, now);
-    }
-
-    /// Adds a report to the estimate of the path that all flows to this peer share.
-    fn pool(&self, report: &LossReport, sh: &mut Shared<B>, now: Instant) {
-        let Some(binding) = &self.binding else { return };
-        let srtt = self.who(sh, now).srtt;
-        let initial = sh.cfg.fec.initial_loss_ppm;
-        if let Some(path) = sh.path_of(binding.to, initial) {
-            path.report(now, srtt, report.expected, report.received);
-        }
     }
 
     /// Announces another configuration if one is wanted and allowed now.
@@ -184,10 +168,10 @@ impl<B: Clone> Flow<B> {
         let t = plan::symbol_length(binding.rdma_mtu, self.track.xrc);
         // What oversize packets asked for, if the path has room for it.
         let (k, t) = fitting(t.max(binding.t_needed)).or_else(|| fitting(t))?;
-        let p = sh
-            .path_loss(binding.to)
-            .unwrap_or_else(|| binding.reports.loss.rate());
-        let m = wanted_m(fec, binding, k, p);
+        let path = sh.path(binding.to);
+        let p = path.map_or(binding.reports.loss.rate(), |path| path.loss.rate());
+        let congested = path.is_some_and(|path| path.class().is_congestion());
+        let m = wanted_m(fec, binding, k, p, congested);
         Some(Shape { scheme: 1, k, m, t })
     }
 
@@ -201,7 +185,7 @@ impl<B: Clone> Flow<B> {
     }
 }
 
-fn wanted_m<B>(fec: &FecConfig, binding: &Binding<B>, k: u8, p: f64) -> u8 {
+fn wanted_m<B>(fec: &FecConfig, binding: &Binding<B>, k: u8, p: f64, congested: bool) -> u8 {
     let bounds = Bounds {
         min: fec.m_min,
         max: fec.m_max.min(binding.limits.max_m),
@@ -211,7 +195,7 @@ fn wanted_m<B>(fec: &FecConfig, binding: &Binding<B>, k: u8, p: f64) -> u8 {
     let current = binding.params.active().map_or(0, |config| config.m);
     let m = policy::next_m(current, k, p, epsilon, bounds);
     // Congestion never raises m beyond m_cong, and freezes it where it is higher (AMB-MCONG).
-    let m = if reports.congested {
+    let m = if congested {
         m.min(current.max(fec.m_cong))
     } else {
         m

@@ -7,6 +7,7 @@ use super::flow::{Flow, FlowCounts, Shared};
 use super::states::State;
 use crate::events::Unprotected;
 use crate::packet::StreamKey;
+use crate::policy::LossClass;
 use crate::time::Duration;
 
 /// A flow as the sender function sees it.
@@ -34,6 +35,8 @@ pub struct FlowStatus {
     pub loss: f64,
     /// Estimated loss rate of the path to the peer, over all flows, that m is chosen by.
     pub path_loss: f64,
+    /// What recent losses on that path are taken for.
+    pub class: LossClass,
     /// Smoothed round-trip time to the peer.
     pub srtt: Option<Duration>,
     /// Minimum round-trip time to the peer.
@@ -48,6 +51,7 @@ pub(super) fn of<B>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
     let binding = flow.binding.as_deref();
     let config = binding.and_then(|b| b.params.active());
     let (srtt, min_rtt) = flow.rtt(sh);
+    let path = binding.and_then(|b| sh.path(b.to));
     let m = config.map_or(0, |c| c.m);
     FlowStatus {
         key: flow.key,
@@ -60,7 +64,8 @@ pub(super) fn of<B>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
         t: config.map_or(0, |c| c.t),
         rdma_mtu: binding.map_or_else(|| flow.rdma_mtu(sh), |b| b.rdma_mtu),
         loss: binding.map_or(0.0, |b| b.reports.loss.rate()),
-        path_loss: binding.and_then(|b| sh.path_loss(b.to)).unwrap_or(0.0),
+        path_loss: path.map_or(0.0, |p| p.loss.rate()),
+        class: path.map_or(LossClass::Clean, super::path::Path::class),
         srtt,
         min_rtt,
         retained: sh.retained.owner_packets(flow.slot),

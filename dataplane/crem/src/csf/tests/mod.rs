@@ -1,6 +1,7 @@
 //! Tests of the sender function against a scripted peer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod adaptation;
 mod blocks;
 mod negotiation;
 mod properties;

@@ -1,6 +1,10 @@
 //! Redundancy policy: how many symbols a block gets for an estimated loss rate, and the estimate
 //! itself. Pure arithmetic; when it is applied, and what caps it, is decided in `csf`.
 
+mod classify;
+
+pub use classify::{Classifier, DelaySum, Evidence, LossClass, PathEvidence, Thresholds};
+
 use crate::time::{Duration, Instant};
 
 /// Loss rate as an exponentially weighted moving average over reports, weight 1/8 (AMB-EWMA).

@@ -23,6 +23,7 @@ pub fn core_config(segment: &Segment) -> CoreConfig {
     core.own = segment.inband.iter().map(|i| i.address.address()).collect();
     core.peers = peers(segment);
     core.allowed_peers = segment.allowed_peers.keys().map(prefix).collect();
+    core.reporters = segment.reporters.keys().map(prefix).collect();
     core.path_mtu = segment.path_mtu;
     core.domain_rtt = segment.policy.domain_rtt_ns.map(Duration::from_nanos);
     core.verify_sources = segment.policy.verify_sources;
@@ -145,6 +146,7 @@ mod tests {
         served = { "10.0.1.0/24" = {} }
         peers = { "10.0.2.0/24" = { address = "192.0.2.2" } }
         allowed_peers = { "192.0.2.128/25" = {} }
+        reporters = { "198.51.100.0/28" = {}, "2001:db8::7/128" = {} }
         inband = { address = "192.0.2.1/24" }
         policy = { k = 16, m_min = 1, m_max = 4, epsilon = 1e-5, initial_loss = 0.01, hold_ns = 0, replay = false }
         limits = { retained_frames = 77, held_frames = 33, flow_idle_ms = 5000 }
@@ -161,6 +163,10 @@ mod tests {
         assert!(core.allows("192.0.2.2".parse().unwrap()));
         assert!(core.allows("192.0.2.200".parse().unwrap()));
         assert!(!core.allows("192.0.2.3".parse().unwrap()));
+        assert!(core.is_reporter("198.51.100.15".parse().unwrap()));
+        assert!(core.is_reporter("2001:db8::7".parse().unwrap()));
+        assert!(!core.is_reporter("198.51.100.16".parse().unwrap()));
+        assert!(!core.is_reporter("192.0.2.2".parse().unwrap()));
         let fec = core.fec;
         assert_eq!(
             (fec.k, fec.m_min, fec.m_max, fec.schemes),

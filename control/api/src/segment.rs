@@ -147,6 +147,8 @@ pub struct Segment {
     pub peers: BTreeMap<Prefix, Peer>,
     /// Addresses whose HELLO is accepted, besides those of `peers`.
     pub allowed_peers: BTreeMap<Prefix, Empty>,
+    /// Nodes on the path whose PATH_REPORT is taken.
+    pub reporters: BTreeMap<Prefix, Empty>,
     /// The in-band address; needed in mode `active`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inband: Option<Inband>,
@@ -170,6 +172,7 @@ impl Segment {
         let served = t.or("served", BTreeMap::new(), read_set);
         let peers = t.or("peers", BTreeMap::new(), |n| read_networks(n, read_peer));
         let allowed_peers = t.or("allowed_peers", BTreeMap::new(), read_set);
+        let reporters = t.or("reporters", BTreeMap::new(), read_set);
         let inband = t.optional("inband", |n| n.table().and_then(Inband::read));
         let lldp = [("drop", Lldp::Drop), ("transparent", Lldp::Transparent)];
         let lldp = t.or("lldp", Lldp::Drop, |n| n.choice(&lldp));
@@ -190,6 +193,7 @@ impl Segment {
             served: served?,
             peers: peers?,
             allowed_peers: allowed_peers?,
+            reporters: reporters?,
             inband: inband?,
             lldp: lldp?,
             policy: policy?,

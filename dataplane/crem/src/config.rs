@@ -213,6 +213,8 @@ pub struct CoreConfig {
     pub peers: PeerTable,
     /// Peers that we deal with besides the configured ones: interception works only inside these.
     pub allowed_peers: Vec<Prefix>,
+    /// Path Reporters of the domain: PATH_REPORT is taken from these addresses only.
+    pub reporters: Vec<Prefix>,
     /// IP MTU of the path where no peer entry states one, octets.
     pub path_mtu: u16,
     /// Round-trip time assumed before a sample exists; `None` if the domain states none.
@@ -245,6 +247,7 @@ impl CoreConfig {
             own: Vec::new(),
             peers: PeerTable::default(),
             allowed_peers: Vec::new(),
+            reporters: Vec::new(),
             path_mtu: 1500,
             domain_rtt: None,
             responses: false,
@@ -261,6 +264,11 @@ impl CoreConfig {
     /// The peer for flows toward `destination`, if one is configured.
     pub fn peer_for(&self, destination: IpAddr) -> Option<PeerTarget> {
         self.peers.get(destination)
+    }
+
+    /// Whether PATH_REPORT is taken from `address`.
+    pub fn is_reporter(&self, address: IpAddr) -> bool {
+        self.reporters.iter().any(|p| p.contains(address))
     }
 
     /// Whether `address` may act as our peer: configured as one, or inside `allowed_peers`.

@@ -102,9 +102,14 @@ fn response_count(lost: usize, held: u8, suggested: u8) -> usize {
 
 /// The `count` lowest unused Repair Indices i with i + k <= 255; `None` if there are fewer.
 pub fn free_indices(k: u8, used: &Bitmap, count: usize) -> Option<Bitmap> {
-    let all = Bitmap::first(usize::from(cauchy::index_count(k)));
-    let free: Bitmap = all.minus(used).iter().take(count).collect();
+    let free = lowest_free_indices(k, used, count);
     (free.len() == count).then_some(free)
+}
+
+/// The lowest unused Repair Indices i with i + k <= 255, `count` of them or as many as there are.
+pub fn lowest_free_indices(k: u8, used: &Bitmap, count: usize) -> Bitmap {
+    let all = Bitmap::first(usize::from(cauchy::index_count(k)));
+    all.minus(used).iter().take(count).collect()
 }
 
 /// What PSN ranges name of one block.

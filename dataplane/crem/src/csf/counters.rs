@@ -147,8 +147,39 @@ counters! {
         close_sent,
         /// CLOSE taken.
         close_received,
-        /// PATH_REPORTs, not evaluated yet.
-        path_reports_ignored,
+        /// PATH_REPORTs taken.
+        path_reports,
+        /// PATH_REPORTs from an address that is no configured reporter; discarded.
+        path_reports_forbidden,
+        /// PATH_REPORTs for a flow that is not bound here.
+        path_reports_unknown_flow,
+        /// PATH_REPORTs taken whose lists of dropped PSNs were cut.
+        path_reports_truncated,
+        /// Hop Entries of the PATH_REPORTs taken.
+        path_entries,
+        /// Hop Entries that were taken before (AMB-PRDUP).
+        path_entries_duplicate,
+        /// PSNs that Hop Entries call dropped.
+        path_psns,
+        /// Dropped PSNs that are in retained blocks of requests and of responses: counted for neither.
+        path_psns_ambiguous,
+        /// Dropped PSNs that no retained block carries.
+        path_psns_unheld,
+        /// Dropped PSNs of flows that are silent or have no configuration yet.
+        path_psns_silent,
+        /// Blocks with dropped packets for which as many symbols were sent as packets were dropped.
+        path_blocks_covered,
+        /// Blocks with dropped packets that the CRF had asked for, or an SRTT passed over, before all
+        /// symbols were sent.
+        path_blocks_late,
+        /// Blocks with dropped packets that got no further symbols since m is 0 or reduced.
+        path_blocks_refused,
+        /// Blocks with dropped packets that were given up before symbols were sent.
+        path_blocks_gone,
+        /// Blocks with dropped packets given up because too many others of the flow waited.
+        path_blocks_crowded,
+        /// Ordinary symbols sent because a node reported drops; part of `symbols_ordinary`.
+        path_symbols,
         /// Messages of an unknown (peer, Flow ID) (AMB-UNKFLOW, AMB-PEERADDR).
         unknown_flow,
         /// Messages that a sender function does not take.

@@ -15,6 +15,7 @@ use super::block::OpenBlock;
 use super::counters::CsfCounters;
 use super::params::{Pace, Params};
 use super::path::Path;
+use super::path_report::{Owed, PathIntake};
 use super::peers::Peers;
 use super::report::Reports;
 use super::retain::{BlockId, Retention};
@@ -59,6 +60,8 @@ pub(super) struct Shared<B> {
     pub(super) outbox: VecDeque<Transmit<B>>,
     /// Work space for the ranges of one request.
     pub(super) ranges: Vec<PsnRange>,
+    /// What is remembered of path reports.
+    pub(super) path: PathIntake,
 }
 
 impl<B> Shared<B> {
@@ -195,6 +198,8 @@ pub(super) struct Binding<B> {
     pub(super) block_share: u64,
     pub(super) volume: Volume,
     pub(super) deferred: Option<Deferred>,
+    /// Blocks of which nodes on the path dropped packets.
+    pub(super) owed: Owed,
     pub(super) reports: Reports,
     /// Growth of the queueing delay that hops report for the flow.
     pub(super) queue_delay: DelaySum,
@@ -225,6 +230,7 @@ impl<B> Binding<B> {
         }
         self.known_from = None;
         self.deferred = None;
+        self.owed.clear();
     }
 }
 

@@ -16,8 +16,9 @@ use crate::packet::PktBuf;
 use crate::time::Instant;
 
 impl<B: PktBuf> Csf<B> {
-    /// Takes a message that the peer at `from` sent to us in its role as receiver. `_ce`: the datagram
-    /// was CE marked, which says nothing that LOSS_REPORT does not say.
+    /// Takes a message that the peer at `from` sent to us in its role as receiver, or a node on the path
+    /// as Path Reporter. `_ce`: the datagram was CE marked, which says nothing that LOSS_REPORT does not
+    /// say.
     pub fn on_message(
         &mut self,
         now: Instant,
@@ -48,7 +49,7 @@ impl<B: PktBuf> Csf<B> {
             Message::BlockRequest(_) | Message::RangeRequest(_) => {
                 self.on_request(now, from, message, actions)
             }
-            Message::PathReport(_) => self.sh.counters.path_reports_ignored += 1,
+            Message::PathReport(report) => self.on_path_report(now, from, report, actions),
             Message::Hello(_) | Message::ParamUpdate(_) => self.sh.counters.unexpected_message += 1,
         }
     }

@@ -22,6 +22,7 @@ mod messages;
 mod negotiate;
 mod params;
 mod path;
+mod path_report;
 mod peers;
 mod repair;
 mod report;
@@ -52,6 +53,7 @@ use hashbrown::HashMap;
 
 use self::flow::{Flow, Io, Shared};
 use self::negotiate::Cause;
+use self::path_report::PathIntake;
 use self::peers::Peers;
 use self::retain::Retention;
 use self::states::Input;
@@ -97,6 +99,7 @@ impl<B: PktBuf> Csf<B> {
                 events: EventQueue::new(cfg.max_events),
                 outbox: VecDeque::new(),
                 ranges: Vec::new(),
+                path: PathIntake::default(),
                 cfg,
             },
         }

@@ -11,6 +11,7 @@ use crem_wire::crem::{Close, HelloAck, Message, ParamAck};
 use super::flow::{Binding, Flow, Shared};
 use super::hello::our_limits;
 use super::params::{Acked, Params, Retry, Shape};
+use super::path_report::Owed;
 use super::report::Reports;
 use super::states::{Effect, Input, State, transition};
 use super::volume::Volume;
@@ -117,6 +118,7 @@ impl<B: Clone> Flow<B> {
             block_share: 0,
             volume: Volume::new(),
             deferred: None,
+            owed: Owed::default(),
             reports: Reports::new(&sh.cfg.fec, now),
             queue_delay: DelaySum::default(),
             silent_since: now,

@@ -50,6 +50,9 @@ impl<B: Clone> Binding<B> {
         self.packet_tokens.earn(1);
         self.octet_tokens.earn(u64::from(source.packet.payload_len));
         self.info_tokens.earn(1);
+        if self.owed.waits() && self.packet_tokens.available() > 0 {
+            self.serve_owed(ctx);
+        }
         self.end_block_before(psn, source.jump, ctx);
         if self.open.is_none() && !self.begin_block(source.packet, ctx) {
             return;
@@ -192,6 +195,9 @@ impl<B: Clone> Binding<B> {
         let id = ctx.sh.retained.keep(block);
         self.closed.push_back(Closed { start, k, id });
         self.answer_deferred(id, start, ctx);
+        if self.owed.waits() {
+            self.serve_owed(ctx);
+        }
     }
 
     /// min(m, present positions, tokens), and within the octet cap (AMB-EARLYM, AMB-RATECAP).

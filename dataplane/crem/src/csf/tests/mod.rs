@@ -4,6 +4,7 @@
 mod adaptation;
 mod blocks;
 mod negotiation;
+mod path_report;
 mod properties;
 mod requests;
 mod rig;

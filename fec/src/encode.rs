@@ -133,33 +133,37 @@ impl Engine {
     pub fn encode(&self, jobs: &mut [EncodeJob<'_, '_>]) {
         let mut rest = jobs;
         while let Some((job, later)) = rest.split_first_mut() {
-            match job.scheme {
-                Scheme::Copy => copy(job),
-                Scheme::Cauchy | Scheme::Xor => self.encode_one(job, later),
-            }
+            let next = later.iter().flat_map(|job| job.sources);
+            self.encode_one(job, next.map(|source| source.payload.first_piece()));
             rest = later;
         }
     }
 
-    fn encode_one(&self, job: &mut EncodeJob<'_, '_>, later: &[EncodeJob<'_, '_>]) {
-        let mut following = self.prefetch.then_some(Following {
-            sources: job.sources,
-            later,
-        });
+    /// Runs one job. `next` yields the octets of packets that are worked on after it, by later jobs or
+    /// otherwise, to be fetched into the cache on the way: for callers that cannot hold all jobs of a
+    /// burst at once.
+    pub fn encode_one<'n>(
+        &self,
+        job: &mut EncodeJob<'_, '_>,
+        next: impl Iterator<Item = &'n [u8]> + Clone,
+    ) {
+        if job.scheme == Scheme::Copy {
+            return copy(job);
+        }
+        let mut next = self.prefetch.then_some(next);
         for rows in job.rows.chunks_mut(MAX_ROWS) {
             // Further rows over the same sources find them in the cache.
-            let ahead = following.take();
-            self.encode_rows(job.scheme, rows, job.sources, job.first, ahead);
+            self.encode_rows(job.scheme, rows, job.sources, job.first, next.take());
         }
     }
 
-    fn encode_rows<'s>(
+    fn encode_rows<'n>(
         &self,
         scheme: Scheme,
         rows: &mut [Row<'_>],
-        sources: &'s [Source<'s>],
+        sources: &[Source<'_>],
         first: bool,
-        ahead: Option<Following<'s, '_, '_>>,
+        next: Option<impl Iterator<Item = &'n [u8]> + Clone>,
     ) {
         let columns = cauchy::Columns::new(rows.iter().map(|row| row.index));
         let mut bodies: [&mut [u8]; MAX_ROWS] = Default::default();
@@ -174,40 +178,16 @@ impl Engine {
         let bodies = &mut bodies[..count];
         let sums = if scheme == Scheme::Xor {
             let sources = sources.iter().map(|source| (source.payload, [1; MAX_ROWS]));
-            combine(&self.kernels, bodies, first, sources, ahead)
+            combine(&self.kernels, bodies, first, sources, next)
         } else {
             let sources = sources
                 .iter()
                 .map(|source| (source.payload, columns.of(source.position)));
-            combine(&self.kernels, bodies, first, sources, ahead)
+            combine(&self.kernels, bodies, first, sources, next)
         };
         for (prefix, sum) in prefixes.into_iter().flatten().zip(sums) {
             let old = if first { [0; PREFIX] } else { *prefix };
             *prefix = [old[0] ^ sum[0], old[1] ^ sum[1]];
-        }
-    }
-}
-
-/// The octets of sources in the order in which they are worked on: those of a job, then those of the
-/// jobs behind it. Of a payload in pieces only the first.
-#[derive(Clone, Copy)]
-struct Following<'s, 'j, 'a> {
-    sources: &'s [Source<'s>],
-    later: &'s [EncodeJob<'j, 'a>],
-}
-
-impl<'s> Iterator for Following<'s, '_, '_> {
-    type Item = &'s [u8];
-
-    #[inline]
-    fn next(&mut self) -> Option<&'s [u8]> {
-        loop {
-            if let Some((source, rest)) = self.sources.split_first() {
-                self.sources = rest;
-                return Some(source.payload.first_piece());
-            }
-            let (job, later) = self.later.split_first()?;
-            (self.sources, self.later) = (job.sources, later);
         }
     }
 }

@@ -124,15 +124,12 @@ pub(crate) fn solve_single(
         .sources
         .iter()
         .map(|source| (source, symbol.equation.factor(source.position)));
-    let named = named.filter(|(_, own)| *own != 0);
     let known = named
-        .clone()
+        .filter(|(_, own)| *own != 0)
         .map(|(source, own)| (source.payload, column(gf::mul(factor, own))));
     let sources = core::iter::once((Payload::Whole(body), column(factor))).chain(known);
-    let ahead = engine.prefetch.then(|| {
-        core::iter::once(body).chain(named.map(|(source, _)| source.payload.first_piece()))
-    });
-    let [sum, ..] = combine(&engine.kernels, &mut [row], true, sources, ahead);
+    let next = engine.prefetch.then_some(core::iter::empty());
+    let [sum, ..] = combine(&engine.kernels, &mut [row], true, sources, next);
     // The symbol went in like a source of T - 2 octets, but has a prefix of its own.
     let counted = (body.len() as u16).to_be_bytes();
     for (((octet, sum), own), counted) in prefix.iter_mut().zip(sum).zip(own).zip(counted) {
@@ -212,9 +209,7 @@ impl<'b> Batch<'b> {
         let named = sources
             .iter()
             .filter(|source| set.contains(source.position));
-        let ahead = engine
-            .prefetch
-            .then(|| named.clone().map(|source| source.payload.first_piece()));
+        let next = engine.prefetch.then_some(core::iter::empty());
         let bodies = &mut self.bodies[..self.count];
         let sums = match self.scheme {
             // A source copy depends on nothing else.
@@ -222,11 +217,11 @@ impl<'b> Batch<'b> {
             Scheme::Cauchy => {
                 let columns = cauchy::Columns::new(self.indices[..self.count].iter().copied());
                 let sources = named.map(|source| (source.payload, columns.of(source.position)));
-                combine(&engine.kernels, bodies, false, sources, ahead)
+                combine(&engine.kernels, bodies, false, sources, next)
             }
             Scheme::Xor => {
                 let sources = named.map(|source| (source.payload, [1; MAX_ROWS]));
-                combine(&engine.kernels, bodies, false, sources, ahead)
+                combine(&engine.kernels, bodies, false, sources, next)
             }
         };
         for (prefix, sum) in self.prefixes.into_iter().flatten().zip(sums) {

@@ -10,8 +10,8 @@ use super::group::{Call, Lanes, Table, run, table};
 use super::x86;
 use crate::gf::NIBBLES;
 
-/// The kernels. Two registers per factor and sixteen registers in all: few products at a time.
-pub(super) static TABLE: Table = table!(entry, [4 2 1 1 1], [4 2 1 1 1]);
+/// The kernels. Sixteen registers in all, two of them for a factor.
+pub(super) static TABLE: Table = table!(entry, [4 2 2 2 1 1 1 1]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]
@@ -28,11 +28,9 @@ pub(super) fn available() -> bool {
 /// # Safety
 /// As [`super::group::GroupFn`].
 #[target_feature(enable = "avx2")]
-unsafe fn entry<const M: usize, const G: usize, const OVERWRITE: bool, const PREFETCH: bool>(
-    call: &Call,
-) {
+unsafe fn entry<const M: usize, const U: usize, const PREFETCH: bool>(call: &Call) {
     // SAFETY: the caller's, passed on; this function enables the instructions of `Ymm`.
-    unsafe { run::<Ymm, M, G, OVERWRITE, PREFETCH>(call) }
+    unsafe { run::<Ymm, M, U, PREFETCH>(call) }
 }
 
 #[derive(Clone, Copy)]
@@ -50,11 +48,18 @@ struct Nibbles {
 impl Lanes for Ymm {
     const OCTETS: usize = 32;
     const MASKED: bool = false;
+    const PAIRS: bool = false;
+    type Factor = &'static [u8; 32];
     type Matrix = Nibbles;
 
     #[inline(always)]
-    unsafe fn matrix(factor: u8) -> Nibbles {
-        let tables: *const __m128i = NIBBLES[usize::from(factor)].as_ptr().cast();
+    fn factor(factor: u8) -> Self::Factor {
+        &NIBBLES[usize::from(factor)]
+    }
+
+    #[inline(always)]
+    unsafe fn matrix(factor: Self::Factor) -> Nibbles {
+        let tables: *const __m128i = factor.as_ptr().cast();
         // SAFETY: AVX2 by contract; both reads are inside the 32 octets of this factor's entry.
         unsafe {
             Nibbles {
@@ -118,10 +123,5 @@ impl Lanes for Ymm {
                 _mm256_shuffle_epi8(matrix.high, high),
             ))
         }
-    }
-
-    #[inline(always)]
-    unsafe fn prefetch(address: *const u8) {
-        x86::prefetch(address);
     }
 }

@@ -9,8 +9,8 @@ use core::arch::x86_64::{
 use super::group::{Call, Lanes, Table, run, table};
 use super::x86;
 
-/// The kernels. Sixteen registers in all, so eight products at a time.
-pub(super) static TABLE: Table = table!(entry, [8 4 2 2 1], [8 4 2 2 1]);
+/// The kernels. Sixteen registers in all.
+pub(super) static TABLE: Table = table!(entry, [4 4 2 2 2 2 1 1]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]
@@ -27,11 +27,9 @@ pub(super) fn available() -> bool {
 /// # Safety
 /// As [`super::group::GroupFn`].
 #[target_feature(enable = "avx2,gfni")]
-unsafe fn entry<const M: usize, const G: usize, const OVERWRITE: bool, const PREFETCH: bool>(
-    call: &Call,
-) {
+unsafe fn entry<const M: usize, const U: usize, const PREFETCH: bool>(call: &Call) {
     // SAFETY: the caller's, passed on; this function enables the instructions of `Ymm`.
-    unsafe { run::<Ymm, M, G, OVERWRITE, PREFETCH>(call) }
+    unsafe { run::<Ymm, M, U, PREFETCH>(call) }
 }
 
 #[derive(Clone, Copy)]
@@ -42,12 +40,19 @@ struct Ymm(__m256i);
 impl Lanes for Ymm {
     const OCTETS: usize = 32;
     const MASKED: bool = false;
+    const PAIRS: bool = false;
+    type Factor = u64;
     type Matrix = __m256i;
 
     #[inline(always)]
-    unsafe fn matrix(factor: u8) -> __m256i {
+    fn factor(factor: u8) -> u64 {
+        x86::BIT_MATRICES[usize::from(factor)]
+    }
+
+    #[inline(always)]
+    unsafe fn matrix(factor: u64) -> __m256i {
         // SAFETY: AVX2 by contract.
-        unsafe { _mm256_set1_epi64x(x86::BIT_MATRICES[usize::from(factor)].cast_signed()) }
+        unsafe { _mm256_set1_epi64x(factor.cast_signed()) }
     }
 
     #[inline(always)]
@@ -96,10 +101,5 @@ impl Lanes for Ymm {
     unsafe fn multiply(self, matrix: __m256i) -> Self {
         // SAFETY: AVX2 and GFNI by contract.
         unsafe { Self(_mm256_gf2p8affine_epi64_epi8::<0>(self.0, matrix)) }
-    }
-
-    #[inline(always)]
-    unsafe fn prefetch(address: *const u8) {
-        x86::prefetch(address);
     }
 }

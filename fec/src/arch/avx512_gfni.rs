@@ -9,8 +9,8 @@ use core::arch::x86_64::{
 use super::group::{Call, Lanes, Table, run, table};
 use super::x86;
 
-/// The kernels. Sixteen products leave room for sums and loads in the 32 registers.
-pub(super) static TABLE: Table = table!(entry, [8 8 4 4 2], [8 8 4 4 2]);
+/// The kernels. 32 registers: sums and octets of two sources in up to 24 of them.
+pub(super) static TABLE: Table = table!(entry, [4 4 2 2 2 2 2 2]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]
@@ -33,11 +33,9 @@ pub(super) fn available() -> bool {
 /// # Safety
 /// As [`super::group::GroupFn`].
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
-unsafe fn entry<const M: usize, const G: usize, const OVERWRITE: bool, const PREFETCH: bool>(
-    call: &Call,
-) {
+unsafe fn entry<const M: usize, const U: usize, const PREFETCH: bool>(call: &Call) {
     // SAFETY: the caller's, passed on; this function enables the instructions of `Zmm`.
-    unsafe { run::<Zmm, M, G, OVERWRITE, PREFETCH>(call) }
+    unsafe { run::<Zmm, M, U, PREFETCH>(call) }
 }
 
 #[derive(Clone, Copy)]
@@ -54,12 +52,19 @@ fn first(count: usize) -> __mmask64 {
 impl Lanes for Zmm {
     const OCTETS: usize = 64;
     const MASKED: bool = true;
+    const PAIRS: bool = true;
+    type Factor = u64;
     type Matrix = __m512i;
 
     #[inline(always)]
-    unsafe fn matrix(factor: u8) -> __m512i {
+    fn factor(factor: u8) -> u64 {
+        x86::BIT_MATRICES[usize::from(factor)]
+    }
+
+    #[inline(always)]
+    unsafe fn matrix(factor: u64) -> __m512i {
         // SAFETY: AVX-512 F by contract.
-        unsafe { _mm512_set1_epi64(x86::BIT_MATRICES[usize::from(factor)].cast_signed()) }
+        unsafe { _mm512_set1_epi64(factor.cast_signed()) }
     }
 
     #[inline(always)]
@@ -111,10 +116,5 @@ impl Lanes for Zmm {
     unsafe fn multiply(self, matrix: __m512i) -> Self {
         // SAFETY: AVX-512 F and GFNI by contract.
         unsafe { Self(_mm512_gf2p8affine_epi64_epi8::<0>(self.0, matrix)) }
-    }
-
-    #[inline(always)]
-    unsafe fn prefetch(address: *const u8) {
-        x86::prefetch(address);
     }
 }

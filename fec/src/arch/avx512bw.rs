@@ -9,11 +9,10 @@ use core::arch::x86_64::{
 };
 
 use super::group::{Call, Lanes, Table, run, table};
-use super::x86;
 use crate::gf::NIBBLES;
 
-/// The kernels. Two registers per factor: eight products in the 32 registers.
-pub(super) static TABLE: Table = table!(entry, [8 4 2 2 1], [8 4 2 2 1]);
+/// The kernels. 32 registers, two of them for a factor.
+pub(super) static TABLE: Table = table!(entry, [4 4 4 2 2 2 2 2]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]
@@ -30,11 +29,9 @@ pub(super) fn available() -> bool {
 /// # Safety
 /// As [`super::group::GroupFn`].
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn entry<const M: usize, const G: usize, const OVERWRITE: bool, const PREFETCH: bool>(
-    call: &Call,
-) {
+unsafe fn entry<const M: usize, const U: usize, const PREFETCH: bool>(call: &Call) {
     // SAFETY: the caller's, passed on; this function enables the instructions of `Zmm`.
-    unsafe { run::<Zmm, M, G, OVERWRITE, PREFETCH>(call) }
+    unsafe { run::<Zmm, M, U, PREFETCH>(call) }
 }
 
 #[derive(Clone, Copy)]
@@ -58,11 +55,18 @@ fn first(count: usize) -> __mmask64 {
 impl Lanes for Zmm {
     const OCTETS: usize = 64;
     const MASKED: bool = true;
+    const PAIRS: bool = false;
+    type Factor = &'static [u8; 32];
     type Matrix = Nibbles;
 
     #[inline(always)]
-    unsafe fn matrix(factor: u8) -> Nibbles {
-        let tables: *const __m128i = NIBBLES[usize::from(factor)].as_ptr().cast();
+    fn factor(factor: u8) -> Self::Factor {
+        &NIBBLES[usize::from(factor)]
+    }
+
+    #[inline(always)]
+    unsafe fn matrix(factor: Self::Factor) -> Nibbles {
+        let tables: *const __m128i = factor.as_ptr().cast();
         // SAFETY: AVX-512 F by contract; both reads are inside the 32 octets of this factor's entry.
         unsafe {
             Nibbles {
@@ -129,10 +133,5 @@ impl Lanes for Zmm {
                 _mm512_shuffle_epi8(matrix.high, high),
             ))
         }
-    }
-
-    #[inline(always)]
-    unsafe fn prefetch(address: *const u8) {
-        x86::prefetch(address);
     }
 }

@@ -1,39 +1,41 @@
-//! The safe face of the kernels: rows under construction and the sources of the group under way, with
+//! The safe face of the kernels: rows under construction and the group of sources under way, with
 //! everything checked that a kernel relies on.
 
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 
-use super::group::{Call, Table};
-use super::{Column, Kernels, MAX_SOURCES, first_rows};
+use super::group::{Call, LINE, Places, Table};
+use super::hint::prefetch;
+use super::{Column, Kernels, MAX_ROWS, MAX_SOURCES};
 
-/// Up to [`super::MAX_ROWS`] rows, borrowed exclusively, and up to [`MAX_SOURCES`] sources.
+/// Up to [`MAX_ROWS`] rows, borrowed exclusively, and a group of up to [`MAX_SOURCES`] sources.
 pub(crate) struct Bank<'r, 's> {
     table: &'static Table,
     call: Call,
-    /// By source, the position in the rows behind its last octet.
-    ends: [usize; MAX_SOURCES],
+    /// By source of the group, the position in the rows behind its last octet.
+    ends: Places<usize>,
+    /// The smallest and the largest of the group's ends.
+    reach: usize,
+    longest: usize,
     row_count: usize,
     /// Octets of the shortest row.
     row_len: usize,
-    /// Sources that [`Bank::load`] put in, all with origin 0, and where the shortest of them ends.
-    loaded: usize,
-    loaded_end: usize,
     rows: PhantomData<&'r mut [u8]>,
     sources: PhantomData<&'s [u8]>,
 }
 
 impl<'r, 's> Bank<'r, 's> {
-    /// A bank over these rows; more than [`super::MAX_ROWS`] are left out.
+    /// A bank over these rows; more than [`MAX_ROWS`] are left out.
     #[inline]
     pub(crate) fn new(kernels: &Kernels, rows: impl Iterator<Item = &'r mut [u8]>) -> Self {
         let mut bank = Self {
             table: kernels.table,
             call: Call::EMPTY,
-            ends: [0; MAX_SOURCES],
+            ends: [MaybeUninit::uninit(); MAX_SOURCES],
+            reach: usize::MAX,
+            longest: 0,
             row_count: 0,
             row_len: usize::MAX,
-            loaded: 0,
-            loaded_end: 0,
             rows: PhantomData,
             sources: PhantomData,
         };
@@ -50,69 +52,140 @@ impl<'r, 's> Bank<'r, 's> {
         if self.row_count == 0 { 0 } else { self.row_len }
     }
 
-    /// Makes `octets` the source at `place`, to be added to the rows from octet `offset` on, with its
-    /// factor for each row. A place that does not exist is ignored.
+    /// Starts a group anew. All its sources will be added to the rows from octet `origin` on.
     #[inline]
-    pub(crate) fn put(&mut self, place: usize, octets: &'s [u8], offset: usize, column: Column) {
-        self.loaded = 0;
-        if place < MAX_SOURCES {
-            // Kernels count from the rows' start. The pointer before the source is never used without
-            // an addition that brings it back, see `Bank::run`.
-            self.call.sources[place] = octets.as_ptr().wrapping_sub(offset);
-            self.call.origins[place] = offset;
-            self.call.columns[place] = column;
-            self.ends[place] = offset.saturating_add(octets.len());
-        }
+    pub(crate) fn start(&mut self, origin: usize) {
+        (self.call.count, self.call.origin) = (0, origin);
+        (self.reach, self.longest) = (usize::MAX, 0);
     }
 
-    /// Makes the next up to `most` of `sources` the first sources of this bank; says how many there
-    /// were. They run with [`Bank::run_loaded`] until another source is put in.
-    #[inline]
-    pub(crate) fn load(
-        &mut self,
-        sources: &mut impl Iterator<Item = (&'s [u8], Column)>,
-        most: usize,
-    ) -> usize {
-        let (mut count, mut end) = (0, usize::MAX);
-        while count < most.min(MAX_SOURCES)
-            && let Some((octets, column)) = sources.next()
+    /// Takes sources from `next`, each with its factor for each row, into the group until it is full or
+    /// there is none; says whether it is full.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Option<(&'s [u8], Column)>) -> bool {
+        // Locals, so that they stay in registers.
+        let (origin, mut count) = (self.call.origin, self.call.count);
+        let (mut reach, mut longest) = (self.reach, self.longest);
+        while count < MAX_SOURCES
+            && let Some((octets, column)) = next()
         {
-            self.put(count, octets, 0, column);
-            end = end.min(octets.len());
+            // Kernels count from the rows' start. The pointer before the source is never used without
+            // an addition that brings it back, see `Bank::call_kernel`.
+            self.call.sources[count].write(octets.as_ptr().wrapping_sub(origin));
+            self.call.columns[count].write(column);
+            let end = origin.saturating_add(octets.len());
+            self.ends[count].write(end);
+            (reach, longest) = (reach.min(end), longest.max(end));
             count += 1;
         }
-        (self.loaded, self.loaded_end) = (count, end);
-        count
+        (self.reach, self.longest) = (reach, longest);
+        self.call.count = count;
+        count == MAX_SOURCES
     }
 
-    /// [`Bank::run`] for the sources that [`Bank::load`] put in, whose bounds are known.
+    /// Sources in the group.
     #[inline]
-    pub(crate) fn run_loaded(&mut self, from: usize, to: usize, overwrite: bool, prefetch: bool) {
-        let to = to.min(self.row_len()).min(self.loaded_end);
-        self.run_within(self.loaded, from, to, 0, overwrite, prefetch);
+    pub(crate) fn count(&self) -> usize {
+        self.call.count
     }
 
-    /// The position in the rows behind the last octet of the source at `place`.
+    /// The position in the rows where the shortest source of the group ends, or the shortest row.
     #[inline]
-    pub(crate) fn end(&self, place: usize) -> usize {
-        self.ends.get(place).copied().unwrap_or(0)
+    pub(crate) fn reach(&self) -> usize {
+        self.reach.min(self.row_len())
     }
 
-    /// Moves the source at `from` to `to`, which is lower.
-    pub(crate) fn shift(&mut self, from: usize, to: usize) {
-        self.loaded = 0;
-        if to < from && from < MAX_SOURCES {
-            self.call.shift(from, to);
-            self.ends[to] = self.ends[from];
+    /// Drops the sources that end at or before `end` from the group; says whether some are left.
+    pub(crate) fn keep_beyond(&mut self, end: usize) -> bool {
+        let (mut kept, mut reach) = (0, usize::MAX);
+        for place in 0..self.call.count {
+            // SAFETY: `fill` filled in the first `count` places.
+            let own_end = unsafe { self.ends[place].assume_init() };
+            if own_end > end {
+                self.call.sources[kept] = self.call.sources[place];
+                self.call.columns[kept] = self.call.columns[place];
+                self.ends[kept] = self.ends[place];
+                reach = reach.min(own_end);
+                kept += 1;
+            }
+        }
+        (self.call.count, self.reach) = (kept, reach);
+        kept > 0
+    }
+
+    /// Asks for the first `octets` octets of every source of the group.
+    pub(crate) fn prefetch(&self, octets: usize) {
+        let from = self.call.origin;
+        for at in (from..from.saturating_add(octets).min(self.reach())).step_by(LINE) {
+            for source in &self.call.sources[..self.call.count] {
+                // SAFETY: `fill` filled in the first `count` places.
+                let source = unsafe { source.assume_init() };
+                prefetch(source.wrapping_add(at));
+            }
         }
     }
 
-    /// What to ask into the cache while the source at `place` is worked on.
-    #[inline]
-    pub(crate) fn put_next(&mut self, place: usize, octets: &[u8]) {
-        if let Some(next) = self.call.next.get_mut(place) {
-            *next = octets.as_ptr();
+    /// Adds the group's sources times their factors to octets `from` .. `to` of the rows, or as far as
+    /// they all reach; with `overwrite` the rows' contents do not count.
+    pub(crate) fn run(&mut self, from: usize, to: usize, overwrite: bool) {
+        self.call_kernel(from, to, from, overwrite, false);
+    }
+
+    /// [`Bank::run`], asking `ahead` octets ahead for the sources of this group and, towards the end of
+    /// the last of them, for the first octets at the addresses in `next`. A source without any next asks for itself
+    /// again.
+    pub(crate) fn run_ahead(
+        &mut self,
+        from: usize,
+        to: usize,
+        overwrite: bool,
+        ahead: usize,
+        mut next: impl Iterator<Item = *const u8>,
+    ) {
+        let end = to.min(self.reach());
+        let turn = if self.reach == self.longest {
+            end.saturating_sub(ahead).max(from)
+        } else {
+            end
+        };
+        let [own, others] = &mut self.call.hints;
+        let sources = &self.call.sources[..self.call.count];
+        for ((own, other), source) in own.iter_mut().zip(others).zip(sources) {
+            // SAFETY: `fill` filled in the first `count` places.
+            let source = unsafe { source.assume_init() };
+            own.write(source.wrapping_add(ahead));
+            let next = if turn < end { next.next() } else { None };
+            other.write(next.map_or(source, |address| address.wrapping_sub(turn)));
         }
+        self.call_kernel(from, to, turn, overwrite, true);
+    }
+
+    fn call_kernel(
+        &mut self,
+        from: usize,
+        to: usize,
+        turn: usize,
+        overwrite: bool,
+        prefetch: bool,
+    ) {
+        let (from, to) = (from.max(self.call.origin), to.min(self.reach()));
+        if from >= to || self.call.count == 0 {
+            return;
+        }
+        (self.call.from, self.call.to) = (from, to);
+        (self.call.turn, self.call.overwrite) = (turn.clamp(from, to), overwrite);
+        let rows = self.row_count.clamp(1, MAX_ROWS);
+        let kernel = self.table[usize::from(prefetch)][rows - 1];
+        // SAFETY: A table other than the portable one is reached only through `Kernels::new` after its
+        // `available()`, so the processor has the instructions. The kernel is for `row_count` rows, of
+        // which there is at least one, since `reach` is 0 otherwise. Every row is borrowed exclusively
+        // for the life of `self` and has at least `row_len` octets. Every source of the group is
+        // borrowed for at least as long, begins at `origin` in the rows' count and has octets up to its
+        // end there, of which `reach` is the smallest; `fill` never counts more
+        // than MAX_SOURCES and fills in what it counts, `run_ahead` the hints. So
+        // with `origin <= from < to <= reach` octets `origin .. to` of each source and `.. to` of each
+        // row are there.
+        unsafe { kernel(&self.call) };
     }
 
     /// Zeros in octets `from` .. `to` of all rows.
@@ -124,122 +197,6 @@ impl<'r, 's> Bank<'r, 's> {
                 // `row_len` octets, of which `from .. to` is a part.
                 unsafe { core::ptr::write_bytes(row.add(from), 0, to - from) };
             }
-        }
-    }
-
-    /// Adds the first `count` sources times their factors to octets `from` .. `to` of the rows, or as
-    /// far as the shortest of these sources goes; with `overwrite` the rows' contents do not count.
-    /// Sources that begin behind `from` cut it up. With `prefetch` what [`Bank::put_next`] named for
-    /// each of these places is asked into the cache, from the same octet on.
-    pub(crate) fn run(
-        &mut self,
-        count: usize,
-        from: usize,
-        to: usize,
-        overwrite: bool,
-        prefetch: bool,
-    ) {
-        let count = count.min(MAX_SOURCES);
-        let to = self.ends[..count]
-            .iter()
-            .copied()
-            .fold(to.min(self.row_len()), usize::min);
-        let origin = self.call.origins[..count]
-            .iter()
-            .copied()
-            .fold(0, usize::max);
-        self.run_within(count, from.max(origin), to, origin, overwrite, prefetch);
-    }
-
-    /// [`Bank::run`] with bounds that fit: `to` is at most `row_len` and the end of each of the first
-    /// `count` sources, `origin` is at least the origin of each and at most `from`.
-    #[inline]
-    fn run_within(
-        &mut self,
-        count: usize,
-        from: usize,
-        to: usize,
-        origin: usize,
-        overwrite: bool,
-        prefetch: bool,
-    ) {
-        if from >= to || count == 0 {
-            return;
-        }
-        (self.call.from, self.call.to, self.call.origin) = (from, to, origin);
-        let rows = first_rows(self.row_count);
-        self.run_rows(&self.call, rows, count, overwrite, prefetch);
-        if rows < self.row_count {
-            // What comes next has been asked for, and the sources are in the cache.
-            let rest = self.call.without_rows(rows);
-            self.run_rows(&rest, self.row_count - rows, count, overwrite, false);
-        }
-    }
-
-    /// [`Bank::run`] for a number of rows that there are kernels for.
-    fn run_rows(&self, call: &Call, rows: usize, count: usize, overwrite: bool, prefetch: bool) {
-        let kit = self.table.kit(prefetch);
-        if count == kit.preferred(rows) {
-            let kernel = if overwrite {
-                kit.overwrite(rows)
-            } else {
-                kit.accumulate(rows, count)
-            };
-            // SAFETY: as in `run_parts` below; the kernel is for `rows` rows and `count` sources.
-            unsafe { kernel(call) };
-        } else {
-            self.run_parts(*call, rows, count, overwrite, prefetch);
-        }
-    }
-
-    /// [`Bank::run_rows`] for a number of sources that is not the preferred one: in several calls.
-    fn run_parts(
-        &self,
-        mut call: Call,
-        rows: usize,
-        count: usize,
-        overwrite: bool,
-        prefetch: bool,
-    ) {
-        let kit = self.table.kit(prefetch);
-        let most = kit.preferred(rows);
-        let mut overwrite = overwrite;
-        let mut left = count;
-        while left > 0 {
-            let size = most.min(1 << left.ilog2());
-            let size = if size < left && size < most {
-                // One call that adds a source with factor zero costs less than two or three calls.
-                call.pad(left, 2 * size);
-                2 * size
-            } else {
-                size
-            };
-            if overwrite && size < most {
-                for row in &call.rows[..rows] {
-                    // SAFETY: rows are borrowed exclusively for the life of `self`; `run_within` was
-                    // given `from < to <= row_len`.
-                    unsafe { core::ptr::write_bytes(row.add(call.from), 0, call.to - call.from) };
-                }
-                overwrite = false;
-            }
-            let kernel = if overwrite {
-                kit.overwrite(rows)
-            } else {
-                kit.accumulate(rows, size)
-            };
-            // SAFETY: A table other than the portable one is reached only through `Kernels::new` after
-            // its `available()`, so the processor has the instructions. Every row is borrowed
-            // exclusively for the life of `self` and has at least `row_len` octets; every source is
-            // borrowed for at least as long and reaches from its origin to its end in the rows'
-            // count. `run_within` was given an `origin` no smaller than each origin and a `to` no larger
-            // than each end and `row_len`, so octets `origin .. to` of each are there, and `from` is not below `origin`.
-            // The kernel is for `rows` rows, a count that `first_rows` gave, and `size` sources, a
-            // power of two up to the preferred; where that is more than are left, `pad` repeated the
-            // first one.
-            unsafe { kernel(&call) };
-            overwrite = false;
-            left = left.saturating_sub(size);
-            call.drop_sources(size);
         }
     }
 }

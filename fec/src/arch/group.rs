@@ -1,179 +1,98 @@
-//! The shape that all vector kernels share: a few sources times a few rows in one walk over the
-//! columns. The factors stay in registers in multiplied-out form, an accumulator is touched once per
-//! column instead of once per source, and the sources that come next are prefetched column by column.
+//! The shape that all vector kernels share: a group of sources times a few rows in one walk over their
+//! columns. A column's sums stay in registers from the first source to the last, so rows are touched
+//! once; factors are multiplied out once per call; and what comes next is fetched column by column.
 
+use core::mem::MaybeUninit;
+
+use super::hint::prefetch;
 use super::{Column, MAX_ROWS, MAX_SOURCES};
 
-/// Octets of a step: a cache line, so that each line of what comes next is asked for once.
-const STEP: usize = 64;
+/// A cache line in octets: what one prefetch asks for.
+pub(super) const LINE: usize = 64;
 
-/// One call of a kernel. Only as many entries as the kernel's shape says are filled.
-#[derive(Clone, Copy)]
+/// What there is of each source of a call; only as many are filled in as the call has sources, since
+/// filling in the others would take longer than to work on a short packet.
+pub(super) type Places<T> = [MaybeUninit<T>; MAX_SOURCES];
+
+/// One call of a kernel.
 pub(super) struct Call {
-    /// Rows.
+    /// Rows, as many as the kernel is for.
     pub(super) rows: [*mut u8; MAX_ROWS],
     /// Sources, as if they began where the rows do.
-    pub(super) sources: [*const u8; MAX_SOURCES],
-    /// What to prefetch beside each source; never dereferenced.
-    pub(super) next: [*const u8; MAX_SOURCES],
+    pub(super) sources: Places<*const u8>,
     /// Factors by source, then by row.
-    pub(super) columns: [Column; MAX_SOURCES],
-    /// By source, the first octet that it has; for those who make calls.
-    pub(super) origins: [usize; MAX_SOURCES],
+    pub(super) columns: Places<Column>,
+    /// What to prefetch beside each source, as if it began where the rows do: the first while at work
+    /// before `turn`, then the second. Never dereferenced; only for kernels that prefetch.
+    pub(super) hints: [Places<*const u8>; 2],
+    /// Number of sources.
+    pub(super) count: usize,
     /// First octet to work on.
     pub(super) from: usize,
+    /// Where the second hints take over.
+    pub(super) turn: usize,
     /// The octet behind the last one to work on.
     pub(super) to: usize,
     /// First octet that every source has; at most `from`.
     pub(super) origin: usize,
+    /// The rows' contents do not count.
+    pub(super) overwrite: bool,
 }
 
 impl Call {
     /// Nothing yet.
     pub(super) const EMPTY: Self = Self {
         rows: [core::ptr::null_mut(); MAX_ROWS],
-        sources: [core::ptr::null(); MAX_SOURCES],
-        next: [core::ptr::null(); MAX_SOURCES],
-        columns: [[0; MAX_ROWS]; MAX_SOURCES],
-        origins: [0; MAX_SOURCES],
+        sources: [MaybeUninit::uninit(); MAX_SOURCES],
+        columns: [MaybeUninit::uninit(); MAX_SOURCES],
+        hints: [[MaybeUninit::uninit(); MAX_SOURCES]; 2],
+        count: 0,
         from: 0,
+        turn: 0,
         to: 0,
         origin: 0,
+        overwrite: false,
     };
-
-    /// Moves what belongs to the source at `from` to `to`.
-    pub(super) fn shift(&mut self, from: usize, to: usize) {
-        self.sources[to] = self.sources[from];
-        self.next[to] = self.next[from];
-        self.columns[to] = self.columns[from];
-        self.origins[to] = self.origins[from];
-    }
-
-    /// Fills places `from` .. `to` with the first source times zero.
-    pub(super) fn pad(&mut self, from: usize, to: usize) {
-        for place in from..to.min(MAX_SOURCES) {
-            self.shift(0, place);
-            self.columns[place] = [0; MAX_ROWS];
-        }
-    }
-
-    /// Moves all sources `count` places down.
-    pub(super) fn drop_sources(&mut self, count: usize) {
-        (count..MAX_SOURCES).for_each(|from| self.shift(from, from - count));
-    }
-
-    /// The same without the first `count` rows.
-    pub(super) fn without_rows(&self, count: usize) -> Self {
-        let mut call = *self;
-        call.rows.rotate_left(count.min(MAX_ROWS));
-        call.columns
-            .iter_mut()
-            .for_each(|column| column.rotate_left(count.min(MAX_ROWS)));
-        call
-    }
 }
 
-/// A kernel of one shape.
+/// A kernel for some number of rows.
 ///
 /// # Safety
-/// The processor has the kernel's instructions. `origin <= from < to`. Octets 0 .. `to` of the first M
-/// rows are valid for reads and writes and alias nothing else of the call, and octets `origin` .. `to`
-/// of the first G sources are valid for reads.
+/// The processor has the kernel's instructions. `count <= MAX_SOURCES`, so many places are filled in,
+/// those of `hints` too if the kernel prefetches, and `origin <= from < to`.
+/// Octets 0 .. `to` of the first rows, as many as the kernel is for, are valid for reads and writes and
+/// alias nothing else of the call, and octets `origin` .. `to` of the first `count` sources are valid
+/// for reads.
 pub(super) type GroupFn = unsafe fn(&Call);
 
-/// The kernels of one instruction set. Row counts are 1, 2, 3, 4 and 8; other counts are made of these.
-pub(super) struct Table {
-    /// Without and with prefetching.
-    pub(super) kernels: [Kit; 2],
-}
+/// The kernels of one instruction set: without and with prefetching, by number of rows less one.
+pub(super) type Table = [[GroupFn; MAX_ROWS]; 2];
 
-/// The kernels of one instruction set that prefetch, or those that do not.
-pub(super) struct Kit {
-    /// Accumulating ones, by row count and binary logarithm of the source count.
-    pub(super) accumulate: [[GroupFn; 4]; 5],
-    /// Overwriting ones by row count, for the preferred source count only.
-    pub(super) overwrite: [GroupFn; 5],
-    /// Sources per call that serve best, by row count: powers of two. Packets that have to come from
-    /// memory want many streams at a time; in the cache it is the registers that decide.
-    pub(super) preferred: [u8; 5],
-}
-
-impl Table {
-    /// The kernels that prefetch, or those that do not.
-    pub(super) fn kit(&self, prefetch: bool) -> &Kit {
-        &self.kernels[usize::from(prefetch)]
-    }
-}
-
-impl Kit {
-    /// Sources per call that serve best.
-    pub(super) fn preferred(&self, rows: usize) -> usize {
-        usize::from(self.preferred[class(rows)])
-    }
-
-    /// The kernel that adds `sources` (a power of two up to the preferred) to `rows`.
-    pub(super) fn accumulate(&self, rows: usize, sources: usize) -> GroupFn {
-        self.accumulate[class(rows)][sources.ilog2() as usize]
-    }
-
-    /// The kernel that does not read `rows`, for the preferred number of sources.
-    pub(super) fn overwrite(&self, rows: usize) -> GroupFn {
-        self.overwrite[class(rows)]
-    }
-}
-
-/// The place of a row count, one of 1, 2, 3, 4, 8, in the tables.
-fn class(rows: usize) -> usize {
-    rows.clamp(1, 5) - 1
-}
-
-/// Makes the table of one instruction set out of its entry function, generic over rows, sources,
-/// overwriting and prefetching, and the preferred numbers of sources for 1, 2, 3, 4 and 8 rows, without
-/// and with prefetching.
+/// Makes the table of one instruction set out of its entry function, generic over rows, registers of a
+/// row per step, and prefetching, and the numbers of registers for 1 to 8 rows. More registers per step
+/// mean fewer look-ups of pointers and factors, until there are no more registers.
 macro_rules! table {
-    ($entry:ident, [$($cached:literal)*], [$($memory:literal)*]) => {
-        $crate::arch::group::Table {
-            kernels: [
-                $crate::arch::group::kit!($entry, false, $($cached)*),
-                $crate::arch::group::kit!($entry, true, $($memory)*),
-            ],
-        }
-    };
-}
-
-/// Places beyond the preferred number of sources are never asked for; they repeat the largest, so that
-/// no kernel is made that nobody calls.
-macro_rules! kit {
-    ($entry:ident, $prefetch:literal, $one:literal $two:literal $three:literal $four:literal $eight:literal) => {
-        $crate::arch::group::Kit {
-            accumulate: [
-                $crate::arch::group::kit!(@rows $entry, $prefetch, 1, $one),
-                $crate::arch::group::kit!(@rows $entry, $prefetch, 2, $two),
-                $crate::arch::group::kit!(@rows $entry, $prefetch, 3, $three),
-                $crate::arch::group::kit!(@rows $entry, $prefetch, 4, $four),
-                $crate::arch::group::kit!(@rows $entry, $prefetch, 8, $eight),
-            ],
-            overwrite: [
-                $entry::<1, $one, true, $prefetch>,
-                $entry::<2, $two, true, $prefetch>,
-                $entry::<3, $three, true, $prefetch>,
-                $entry::<4, $four, true, $prefetch>,
-                $entry::<8, $eight, true, $prefetch>,
-            ],
-            preferred: [$one, $two, $three, $four, $eight],
-        }
-    };
-    (@rows $entry:ident, $prefetch:literal, $rows:literal, $most:literal) => {
+    ($entry:ident, [$one:literal $two:literal $three:literal $four:literal $five:literal $six:literal $seven:literal $eight:literal]) => {
         [
-            $entry::<$rows, 1, false, $prefetch>,
-            $entry::<$rows, { if $most < 2 { $most } else { 2 } }, false, $prefetch>,
-            $entry::<$rows, { if $most < 4 { $most } else { 4 } }, false, $prefetch>,
-            $entry::<$rows, $most, false, $prefetch>,
+            $crate::arch::group::table!(@all $entry, false, $one $two $three $four $five $six $seven $eight),
+            $crate::arch::group::table!(@all $entry, true, $one $two $three $four $five $six $seven $eight),
+        ]
+    };
+    (@all $entry:ident, $prefetch:literal, $one:literal $two:literal $three:literal $four:literal $five:literal $six:literal $seven:literal $eight:literal) => {
+        [
+            $entry::<1, $one, $prefetch>,
+            $entry::<2, $two, $prefetch>,
+            $entry::<3, $three, $prefetch>,
+            $entry::<4, $four, $prefetch>,
+            $entry::<5, $five, $prefetch>,
+            $entry::<6, $six, $prefetch>,
+            $entry::<7, $seven, $prefetch>,
+            $entry::<8, $eight, $prefetch>,
         ]
     };
 }
 
-pub(super) use {kit, table};
+pub(super) use table;
 
 /// A vector register of octets with the operations that the group kernel needs. All functions must be
 /// inlined into a caller that enables the instruction set.
@@ -182,17 +101,22 @@ pub(super) use {kit, table};
 /// Every function: the processor has the instruction set, and pointers are valid for what is read or
 /// written there.
 pub(super) trait Lanes: Copy {
-    /// Octets in a register; divides [`STEP`].
+    /// Octets in a register; divides [`LINE`].
     const OCTETS: usize;
-    /// Parts of a register are loaded and stored directly, and `OCTETS` is [`STEP`]. Otherwise
-    /// [`Lanes::load_part`] goes through memory, and the last register of a buffer is taken from its
-    /// end instead.
+    /// Parts of a register are loaded and stored directly. Otherwise [`Lanes::load_part`] goes through
+    /// memory, and the last register of a buffer is taken from its end instead.
     const MASKED: bool;
-    /// A factor in multiplied-out form.
+    /// Two products and a sum are added by one instruction, so sources are taken two at a time.
+    const PAIRS: bool;
+    /// A factor as kept in memory while a call lasts.
+    type Factor: Copy;
+    /// A factor in multiplied-out form, in registers.
     type Matrix: Copy;
 
+    /// What to keep of a factor.
+    fn factor(factor: u8) -> Self::Factor;
     /// The form of a factor.
-    unsafe fn matrix(factor: u8) -> Self::Matrix;
+    unsafe fn matrix(factor: Self::Factor) -> Self::Matrix;
     /// All zeros.
     unsafe fn zero() -> Self;
     /// `OCTETS` octets, any alignment.
@@ -209,100 +133,136 @@ pub(super) trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// Product with a factor.
     unsafe fn multiply(self, matrix: Self::Matrix) -> Self;
-    /// Asks for a line of memory; the address need not be valid.
-    unsafe fn prefetch(address: *const u8);
 }
 
-/// The group kernel: M rows, G sources.
+/// The factors of a call by source, then by row; as many are filled in as the call has sources.
+type Factors<V, const M: usize> = Places<[<V as Lanes>::Factor; M]>;
+
+/// The group kernel: M rows, U registers of each at a time.
 ///
 /// # Safety
 /// As [`GroupFn`] and [`Lanes`].
 #[inline(always)]
-pub(super) unsafe fn run<
-    V: Lanes,
-    const M: usize,
-    const G: usize,
-    const OVERWRITE: bool,
-    const PREFETCH: bool,
->(
+pub(super) unsafe fn run<V: Lanes, const M: usize, const U: usize, const PREFETCH: bool>(
     call: &Call,
 ) {
-    // SAFETY: each access below is at an offset whose register ends at or before `to` (the loops test
-    // it, the tail starts at `to - OCTETS` or takes `to - at` octets) and starts at or behind `from`,
-    // or in the tail at or behind `origin`; the caller vouches for these octets. Prefetches use
-    // wrapping addresses and read nothing.
+    let mut factors: Factors<V, M> = [MaybeUninit::uninit(); MAX_SOURCES];
+    for (own, column) in factors.iter_mut().zip(&call.columns).take(call.count) {
+        // SAFETY: the first `count` places are filled in, the caller says.
+        let column = unsafe { column.assume_init_ref() };
+        own.write(core::array::from_fn(|r| V::factor(column[r])));
+    }
+    let mut at = call.from;
+    // SAFETY: each access below is at an offset whose registers end at or before `to`, which the loops
+    // test, and start at or behind `from`; the caller vouches for these octets. Less than a register is
+    // left for `last`.
     unsafe {
-        let mut matrices = [[V::matrix(0); M]; G];
-        for (column, factors) in matrices.iter_mut().zip(&call.columns) {
-            for (matrix, factor) in column.iter_mut().zip(factors) {
-                *matrix = V::matrix(*factor);
-            }
-        }
-        let to = call.to;
-        let mut at = call.from;
-        const { assert!(STEP.is_multiple_of(V::OCTETS) && (!V::MASKED || V::OCTETS == STEP)) };
-        while at + STEP <= to {
-            if PREFETCH {
-                for next in call.next.iter().take(G) {
-                    V::prefetch(next.wrapping_add(at));
+        let (width, step) = const {
+            let width = U * V::OCTETS;
+            (width, if width < LINE { LINE } else { width })
+        };
+        for (end, hints) in [call.turn, call.to].into_iter().zip(&call.hints) {
+            while at + step <= end {
+                let mut lane = 0;
+                while lane < step {
+                    let hints = (PREFETCH && lane == 0).then_some(hints);
+                    columns::<V, M, U>(call, &factors, at + lane, hints);
+                    lane += width;
                 }
+                at += step;
             }
-            let mut lane = 0;
-            while lane < STEP {
-                column::<V, M, G, OVERWRITE>(call, &matrices, at + lane, |from| V::load(from));
-                lane += V::OCTETS;
-            }
-            at += STEP;
         }
-        // Where a register may begin so that it ends with the work.
-        let lowest = if OVERWRITE { call.from } else { call.origin };
-        if V::MASKED || to - lowest < V::OCTETS {
-            // A masked register is as wide as a step; others come here with less than one to do.
-            if at < to {
-                part::<V, M, G, OVERWRITE>(call, &matrices, at, to - at);
-            }
-            return;
+        while at + V::OCTETS <= call.to {
+            let line = PREFETCH && (at - call.from).is_multiple_of(LINE);
+            columns::<V, M, 1>(call, &factors, at, line.then_some(&call.hints[1]));
+            at += V::OCTETS;
         }
-        while at < to {
-            // The last register ends with the work and may begin with octets that are done already:
-            // overwritten they come out the same again, accumulated they must not be added twice.
-            let start = at.min(to - V::OCTETS);
-            let done = if OVERWRITE { 0 } else { at - start };
-            let load = |from| V::load(from).clear_first(done);
-            column::<V, M, G, OVERWRITE>(call, &matrices, start, load);
-            at = start + V::OCTETS;
+        if at < call.to {
+            last::<V, M>(call, &factors, at);
         }
     }
 }
 
-/// One register of every row.
+/// U registers of every row; with `hints` as many lines as these are of what comes next.
 ///
 /// # Safety
-/// As [`run`]; `at` is not below `origin` and `at + OCTETS` is at most `to`.
+/// As [`run`]; `at` is not below `origin` and `at + U * OCTETS` is at most `to`.
 #[inline(always)]
-unsafe fn column<V: Lanes, const M: usize, const G: usize, const OVERWRITE: bool>(
+unsafe fn columns<V: Lanes, const M: usize, const U: usize>(
     call: &Call,
-    matrices: &[[V::Matrix; M]; G],
+    factors: &Factors<V, M>,
     at: usize,
-    load: impl Fn(*const u8) -> V,
+    hints: Option<&Places<*const u8>>,
+) {
+    // SAFETY: the caller's, passed on; `count` is at most MAX_SOURCES by the contract of `run`.
+    unsafe {
+        let mut sums = [[V::zero(); U]; M];
+        if !call.overwrite {
+            for (sums, row) in sums.iter_mut().zip(&call.rows) {
+                for (u, sum) in sums.iter_mut().enumerate() {
+                    *sum = V::load(row.add(at + u * V::OCTETS));
+                }
+            }
+        }
+        let mut n = 0;
+        if V::PAIRS {
+            while n + 2 <= call.count {
+                add::<V, M, U, 2>(call, factors, n, at, hints, &mut sums);
+                n += 2;
+            }
+        }
+        while n < call.count {
+            add::<V, M, U, 1>(call, factors, n, at, hints, &mut sums);
+            n += 1;
+        }
+        for (sums, row) in sums.into_iter().zip(&call.rows) {
+            for (u, sum) in sums.into_iter().enumerate() {
+                sum.store(row.add(at + u * V::OCTETS));
+            }
+        }
+    }
+}
+
+/// Adds S sources from the `n`-th on, times their factors, to U registers of every row.
+///
+/// # Safety
+/// As [`columns`]; `n + S` is at most the call's `count`.
+#[inline(always)]
+unsafe fn add<V: Lanes, const M: usize, const U: usize, const S: usize>(
+    call: &Call,
+    factors: &Factors<V, M>,
+    n: usize,
+    at: usize,
+    hints: Option<&Places<*const u8>>,
+    sums: &mut [[V; U]; M],
 ) {
     // SAFETY: the caller's, passed on. Source pointers may lie before their octets, so the addition
-    // wraps; its result lies inside.
+    // wraps; its result lies inside. `n + S` is within the places that are filled in.
     unsafe {
-        let mut sums = [V::zero(); M];
-        if !OVERWRITE {
-            for (sum, row) in sums.iter_mut().zip(&call.rows) {
-                *sum = V::load(row.add(at));
+        let mut octets = [[V::zero(); U]; S];
+        for (s, octets) in octets.iter_mut().enumerate() {
+            if let Some(hints) = hints {
+                let hint = hints.get_unchecked(n + s).assume_init();
+                let hint = hint.wrapping_add(at);
+                (0..(U * V::OCTETS).div_ceil(LINE)).for_each(|line| {
+                    prefetch(hint.wrapping_add(line * LINE));
+                });
+            }
+            let source = call.sources.get_unchecked(n + s).assume_init();
+            let source = source.wrapping_add(at);
+            for (u, octets) in octets.iter_mut().enumerate() {
+                *octets = V::load(source.wrapping_add(u * V::OCTETS));
             }
         }
-        for (source, matrices) in call.sources.iter().zip(matrices) {
-            let octets = load(source.wrapping_add(at));
-            for (sum, matrix) in sums.iter_mut().zip(matrices) {
-                *sum = sum.add(octets.multiply(*matrix));
+        for (r, sums) in sums.iter_mut().enumerate() {
+            let matrices: [V::Matrix; S] = core::array::from_fn(|s| {
+                V::matrix(factors.get_unchecked(n + s).assume_init_ref()[r])
+            });
+            for (u, sum) in sums.iter_mut().enumerate() {
+                for (octets, matrix) in octets.iter().zip(matrices) {
+                    *sum = sum.add(octets[u].multiply(matrix));
+                }
             }
-        }
-        for (sum, row) in sums.into_iter().zip(&call.rows) {
-            sum.store(row.add(at));
         }
     }
 }
@@ -310,30 +270,71 @@ unsafe fn column<V: Lanes, const M: usize, const G: usize, const OVERWRITE: bool
 /// The last octets of every row, fewer than a register.
 ///
 /// # Safety
-/// As [`run`]; `at` is not below `from` and `at + rest` is `to`.
+/// As [`run`]; `at` is not below `from` and less than a register before `to`.
 #[inline(always)]
-unsafe fn part<V: Lanes, const M: usize, const G: usize, const OVERWRITE: bool>(
+unsafe fn last<V: Lanes, const M: usize>(call: &Call, factors: &Factors<V, M>, at: usize) {
+    // Where a register may begin so that it ends with the work.
+    let lowest = if call.overwrite {
+        call.from
+    } else {
+        call.origin
+    };
+    // SAFETY: the caller's, passed on: only `to - at` octets behind `at` are touched, or a register that
+    // ends at `to` and starts at or behind `from`, or `origin` where the rows are read first.
+    unsafe {
+        if V::MASKED || call.to - lowest < V::OCTETS {
+            let rest = call.to - at;
+            let load = |from| V::load_part(from, rest);
+            one::<V, M>(call, factors, at, load, load, |sum, to| {
+                sum.store_part(to, rest)
+            });
+        } else {
+            // The register may begin with octets that are done already: overwritten they come out the
+            // same again, accumulated they must not be added twice.
+            let start = call.to - V::OCTETS;
+            let done = if call.overwrite { 0 } else { at - start };
+            let load = |from| V::load(from).clear_first(done);
+            one::<V, M>(
+                call,
+                factors,
+                start,
+                |from| V::load(from),
+                load,
+                |sum, to| sum.store(to),
+            );
+        }
+    }
+}
+
+/// One register of every row, by the given ways to load rows, to load sources and to store.
+///
+/// # Safety
+/// As [`run`]; the ways given are right for octets at `at`.
+#[inline(always)]
+unsafe fn one<V: Lanes, const M: usize>(
     call: &Call,
-    matrices: &[[V::Matrix; M]; G],
+    factors: &Factors<V, M>,
     at: usize,
-    rest: usize,
+    load_row: impl Fn(*const u8) -> V,
+    load: impl Fn(*const u8) -> V,
+    store: impl Fn(V, *mut u8),
 ) {
-    // SAFETY: the caller's, passed on; only `rest` octets behind `at` are touched.
+    // SAFETY: the caller's, passed on.
     unsafe {
         let mut sums = [V::zero(); M];
-        if !OVERWRITE {
+        if !call.overwrite {
             for (sum, row) in sums.iter_mut().zip(&call.rows) {
-                *sum = V::load_part(row.add(at), rest);
+                *sum = load_row(row.add(at));
             }
         }
-        for (source, matrices) in call.sources.iter().zip(matrices) {
-            let octets = V::load_part(source.wrapping_add(at), rest);
-            for (sum, matrix) in sums.iter_mut().zip(matrices) {
-                *sum = sum.add(octets.multiply(*matrix));
+        for (source, factors) in call.sources.iter().zip(factors).take(call.count) {
+            let octets = load(source.assume_init().wrapping_add(at));
+            for (sum, factor) in sums.iter_mut().zip(factors.assume_init_ref()) {
+                *sum = sum.add(octets.multiply(V::matrix(*factor)));
             }
         }
         for (sum, row) in sums.into_iter().zip(&call.rows) {
-            sum.store_part(row.add(at), rest);
+            store(sum, row.add(at));
         }
     }
 }

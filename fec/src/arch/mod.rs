@@ -5,6 +5,7 @@
 
 mod bank;
 mod group;
+mod hint;
 mod scalar;
 
 #[cfg(target_arch = "x86_64")]
@@ -29,7 +30,7 @@ use group::Table;
 /// Most rows of one call.
 pub(crate) const MAX_ROWS: usize = 8;
 /// Most sources of one call.
-pub(crate) const MAX_SOURCES: usize = 8;
+pub(crate) const MAX_SOURCES: usize = 32;
 
 /// The factors of one source, by row.
 pub(crate) type Column = [u8; MAX_ROWS];
@@ -78,21 +79,6 @@ impl Kernels {
     /// Whose they are.
     pub(crate) const fn isa(&self) -> Isa {
         self.isa
-    }
-
-    /// How many sources a call with `rows` rows should get, with and without prefetching: a power of
-    /// two.
-    pub(crate) fn group_size(&self, rows: usize, prefetch: bool) -> usize {
-        self.table.kit(prefetch).preferred(first_rows(rows))
-    }
-}
-
-/// How many of `rows` rows to work on first: a number that there are kernels for.
-const fn first_rows(rows: usize) -> usize {
-    match rows {
-        0..=4 => rows,
-        5..=7 => 4,
-        _ => MAX_ROWS,
     }
 }
 

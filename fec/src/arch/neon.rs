@@ -8,17 +8,15 @@ use core::arch::aarch64::{
 use super::group::{Call, Lanes, Table, run, table};
 use crate::gf::NIBBLES;
 
-/// The kernels. Two registers per factor: eight products in the 32 registers.
-pub(super) static TABLE: Table = table!(entry, [8 4 2 2 1], [8 4 2 2 1]);
+/// The kernels. 32 registers, two of them for a factor.
+pub(super) static TABLE: Table = table!(entry, [4 4 4 4 2 2 2 2]);
 
 /// # Safety
 /// As [`super::group::GroupFn`].
 #[target_feature(enable = "neon")]
-unsafe fn entry<const M: usize, const G: usize, const OVERWRITE: bool, const PREFETCH: bool>(
-    call: &Call,
-) {
+unsafe fn entry<const M: usize, const U: usize, const PREFETCH: bool>(call: &Call) {
     // SAFETY: the caller's, passed on; this function enables the instructions of `Vector`.
-    unsafe { run::<Vector, M, G, OVERWRITE, PREFETCH>(call) }
+    unsafe { run::<Vector, M, U, PREFETCH>(call) }
 }
 
 #[derive(Clone, Copy)]
@@ -36,11 +34,18 @@ struct Nibbles {
 impl Lanes for Vector {
     const OCTETS: usize = 16;
     const MASKED: bool = false;
+    const PAIRS: bool = false;
+    type Factor = &'static [u8; 32];
     type Matrix = Nibbles;
 
     #[inline(always)]
-    unsafe fn matrix(factor: u8) -> Nibbles {
-        let tables = NIBBLES[usize::from(factor)].as_ptr();
+    fn factor(factor: u8) -> Self::Factor {
+        &NIBBLES[usize::from(factor)]
+    }
+
+    #[inline(always)]
+    unsafe fn matrix(factor: Self::Factor) -> Nibbles {
+        let tables = factor.as_ptr();
         // SAFETY: NEON by contract; both reads are inside the 32 octets of this factor's entry.
         unsafe {
             Nibbles {
@@ -125,16 +130,6 @@ impl Lanes for Vector {
                 vqtbl1q_u8(matrix.low, low),
                 vqtbl1q_u8(matrix.high, high),
             ))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn prefetch(address: *const u8) {
-        if !cfg!(miri) {
-            // SAFETY: PRFM is a hint: it reads nothing architecturally and cannot fault.
-            unsafe {
-                core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, readonly, preserves_flags));
-            }
         }
     }
 }

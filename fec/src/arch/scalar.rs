@@ -4,25 +4,29 @@
 use super::group::{Call, Table, table};
 use crate::gf::MUL;
 
-/// The portable kernels; all shapes are the same function.
-pub(super) static TABLE: Table = table!(entry, [8 8 4 4 2], [8 8 4 4 2]);
+/// The portable kernels; it has no registers and does not prefetch.
+pub(super) static TABLE: Table = table!(entry, [1 1 1 1 1 1 1 1]);
 
 /// # Safety
 /// As [`super::group::GroupFn`].
-unsafe fn entry<const M: usize, const G: usize, const OVERWRITE: bool, const PREFETCH: bool>(
-    call: &Call,
-) {
+unsafe fn entry<const M: usize, const U: usize, const PREFETCH: bool>(call: &Call) {
     let len = call.to - call.from;
     for (r, row) in call.rows.iter().enumerate().take(M) {
         // SAFETY: the caller vouches for octets 0 .. `to`, which nothing else of the call aliases.
         let row = unsafe { core::slice::from_raw_parts_mut(row.add(call.from), len) };
-        if OVERWRITE {
+        if call.overwrite {
             row.fill(0);
         }
-        for (source, column) in call.sources.iter().zip(&call.columns).take(G) {
-            let start = source.wrapping_add(call.from);
-            // SAFETY: the caller vouches for octets `origin` .. `to`, and `from` is not below `origin`.
-            let source = unsafe { core::slice::from_raw_parts(start, len) };
+        for (source, column) in call.sources.iter().zip(&call.columns).take(call.count) {
+            // SAFETY: the first `count` places are filled in; the caller vouches for octets `origin` ..
+            // `to` of the source, and `from` is not below `origin`.
+            let (column, source) = unsafe {
+                let start = source.assume_init().wrapping_add(call.from);
+                (
+                    column.assume_init_ref(),
+                    core::slice::from_raw_parts(start, len),
+                )
+            };
             mul_add(column[r], source, row);
         }
     }

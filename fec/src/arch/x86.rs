@@ -1,21 +1,8 @@
-//! What the x86-64 kernels share: factor tables, prefetch, and parts of a 256-bit register.
+//! What the x86-64 kernels share: factor tables, and parts of a 256-bit register.
 
-use core::arch::x86_64::{
-    __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm256_storeu_si256,
-};
+use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
 
 use crate::gf;
-
-/// Asks for a line into the first-level cache.
-#[inline(always)]
-pub(super) fn prefetch(address: *const u8) {
-    // The interpreter that checks for undefined behaviour does not know the instruction.
-    if !cfg!(miri) {
-        // SAFETY: a prefetch reads nothing architecturally and cannot fault, whatever the address; it
-        // is part of SSE, which every x86-64 processor has.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-}
 
 /// For each factor the 8x8 bit matrix of `gf2p8affineqb`. The instruction computes output bit i as the
 /// parity of the input octet and matrix octet 7 - i, so that octet holds which input bits reach bit i.

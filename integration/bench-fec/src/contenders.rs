@@ -24,7 +24,7 @@ pub(crate) struct Field<'f> {
     /// Every call takes the same block, else the next ones of the ring.
     pub(crate) hot: bool,
     cursor: Cell<usize>,
-    symbols: RefCell<Symbols>,
+    buffers: RefCell<Symbols>,
 }
 
 impl<'f> Field<'f> {
@@ -38,7 +38,7 @@ impl<'f> Field<'f> {
             t,
             hot,
             cursor: Cell::new(0),
-            symbols: RefCell::new(Symbols::new(t)?),
+            buffers: RefCell::new(Symbols::new(t)?),
         })
     }
 
@@ -62,12 +62,43 @@ impl<'f> Field<'f> {
         at
     }
 
-    fn source(&self, block: usize, n: usize) -> Source<'f> {
-        let octets = &self.ring.packet(block, n)[..self.t - 2];
-        Source {
+    /// The packets of a block as our engine takes them.
+    fn sources(&self, block: usize) -> [Source<'f>; K] {
+        array::from_fn(|n| Source {
             position: n as u8,
-            payload: Payload::Whole(octets),
+            payload: Payload::Whole(&self.ring.packet(block, n)[..self.t - 2]),
+        })
+    }
+
+    /// The same without `unknown`; places at the end are of no meaning.
+    fn known(&self, block: usize, unknown: &PositionSet) -> [Source<'f>; K] {
+        let mut sources = self.sources(block);
+        let mut kept = 0;
+        for n in 0..K {
+            if !unknown.contains(n as u8) {
+                sources[kept] = sources[n];
+                kept += 1;
+            }
         }
+        sources
+    }
+
+    /// The symbols of a block as our decoder takes them.
+    fn symbols(&self, block: usize) -> [Symbol<'f>; KEPT] {
+        let set: PositionSet = (0..K as u8).collect();
+        array::from_fn(|n| Symbol {
+            equation: Equation {
+                scheme: Scheme::Cauchy,
+                index: n as u8,
+                set,
+            },
+            octets: Payload::Whole(self.ring.symbol(block, n)),
+        })
+    }
+
+    /// The packets of a block as the others take them.
+    fn packets(&self, block: usize) -> [&'f [u8]; K] {
+        array::from_fn(|n| self.ring.packet(block, n))
     }
 }
 
@@ -96,23 +127,21 @@ fn encode<'a>(engine: &Engine, rows: &mut [Row<'a>], sources: &[Source<'a>], fir
 }
 
 /// Our engine over `M` symbols, one block.
-fn own_block<const M: usize>(field: &Field<'_>, engine: &Engine) -> usize {
-    let start = field.next();
-    let mut symbols = field.symbols.borrow_mut();
+fn own_block<const M: usize>(field: &Field<'_>, engine: &Engine, sources: &[Source<'_>]) -> usize {
+    let mut symbols = field.buffers.borrow_mut();
     let mut buffers = symbols.rows(2);
     let mut rows: [Row<'_>; M] = array::from_fn(|r| Row {
         index: r as u8,
         symbol: buffers.next().unwrap_or_default(),
     });
-    let sources: [Source<'_>; K] = array::from_fn(|n| field.source(start, n));
-    encode(engine, &mut rows, &sources, true);
+    encode(engine, &mut rows, sources, true);
     1
 }
 
 /// Our engine over `M` symbols, several blocks a call.
 fn own_burst<const M: usize>(field: &Field<'_>, engine: &Engine, schedule: Schedule) -> usize {
     let start = field.next();
-    let mut symbols = field.symbols.borrow_mut();
+    let mut symbols = field.buffers.borrow_mut();
     let mut buffers = symbols.rows(2);
     let mut rows: [[Row<'_>; M]; BURST] = array::from_fn(|_| {
         array::from_fn(|r| Row {
@@ -120,8 +149,7 @@ fn own_burst<const M: usize>(field: &Field<'_>, engine: &Engine, schedule: Sched
             symbol: buffers.next().unwrap_or_default(),
         })
     });
-    let sources: [[Source<'_>; K]; BURST] =
-        array::from_fn(|b| array::from_fn(|n| field.source(start + b, n)));
+    let sources: [[Source<'_>; K]; BURST] = array::from_fn(|b| field.sources(start + b));
     let per_job = if schedule == Schedule::AtClose { K } else { 8 };
     for group in 0..K / per_job {
         let mut pairs = rows.iter_mut().zip(&sources);
@@ -137,11 +165,17 @@ fn own_burst<const M: usize>(field: &Field<'_>, engine: &Engine, schedule: Sched
     BURST
 }
 
-fn own<const M: usize>(field: &Field<'_>, engine: &Engine, schedule: Schedule) -> usize {
+fn own<'c, const M: usize>(
+    field: &'c Field<'_>,
+    engine: Engine,
+    schedule: Schedule,
+) -> Box<dyn FnMut() -> usize + 'c> {
+    // As for the others, the list of packets is made beforehand where it is always the same one.
+    let sources = field.sources(0);
     if field.hot {
-        own_block::<M>(field, engine)
+        Box::new(move || own_block::<M>(field, &engine, &sources))
     } else {
-        own_burst::<M>(field, engine, schedule)
+        Box::new(move || own_burst::<M>(field, &engine, schedule))
     }
 }
 
@@ -166,10 +200,10 @@ pub(crate) fn own_contender<'c>(
         schedule_name
     );
     let run: Box<dyn FnMut() -> usize + 'c> = match m {
-        1 => Box::new(move || own::<1>(field, &engine, schedule)),
-        2 => Box::new(move || own::<2>(field, &engine, schedule)),
-        4 => Box::new(move || own::<4>(field, &engine, schedule)),
-        8 => Box::new(move || own::<8>(field, &engine, schedule)),
+        1 => own::<1>(field, engine, schedule),
+        2 => own::<2>(field, engine, schedule),
+        4 => own::<4>(field, engine, schedule),
+        8 => own::<8>(field, engine, schedule),
         _ => return None,
     };
     Some(Contender { name, run })
@@ -183,15 +217,18 @@ pub(crate) fn isal_contender<'c>(
     variant: Variant,
 ) -> Option<Contender<'c>> {
     let isal = Isal::new(library, variant, &matrix(m), K).ok()?;
+    let mut packets = field.packets(0);
     let run = move || {
         let (start, burst) = (field.next(), field.burst());
-        let mut symbols = field.symbols.borrow_mut();
+        let mut symbols = field.buffers.borrow_mut();
         let mut buffers = symbols.rows(0);
         for block in start..start + burst {
-            let sources: [&[u8]; K] = array::from_fn(|n| field.ring.packet(block, n));
+            if !field.hot {
+                packets = field.packets(block);
+            }
             let mut rows: [&mut [u8]; MAX_M] =
                 array::from_fn(|_| buffers.next().unwrap_or_default());
-            isal.encode(field.t, &sources, &mut rows[..m]);
+            isal.encode(field.t, &packets, &mut rows[..m]);
         }
         burst
     };
@@ -208,15 +245,18 @@ pub(crate) fn isal_contender<'c>(
 /// reed-solomon-erasure with its C code as a contender. Its matrix is another, its work the same.
 pub(crate) fn rse_contender<'c>(field: &'c Field<'_>, m: usize) -> Option<Contender<'c>> {
     let code = ReedSolomon::new(K, m).ok()?;
+    let mut packets = field.packets(0);
     let run = move || {
         let (start, burst) = (field.next(), field.burst());
-        let mut symbols = field.symbols.borrow_mut();
+        let mut symbols = field.buffers.borrow_mut();
         let mut buffers = symbols.rows(0);
         for block in start..start + burst {
-            let sources: [&[u8]; K] = array::from_fn(|n| field.ring.packet(block, n));
+            if !field.hot {
+                packets = field.packets(block);
+            }
             let mut rows: [&mut [u8]; MAX_M] =
                 array::from_fn(|_| buffers.next().unwrap_or_default());
-            _ = code.encode_sep(&sources, &mut rows[..m]);
+            _ = code.encode_sep(&packets, &mut rows[..m]);
         }
         burst
     };
@@ -228,12 +268,15 @@ pub(crate) fn rse_contender<'c>(field: &'c Field<'_>, m: usize) -> Option<Conten
 
 /// The bound: XOR of all packets of a block.
 pub(crate) fn xor_contender<'c>(field: &'c Field<'_>) -> Contender<'c> {
+    let mut packets = field.packets(0);
     let run = move || {
         let (start, burst) = (field.next(), field.burst());
-        let mut symbols = field.symbols.borrow_mut();
+        let mut symbols = field.buffers.borrow_mut();
         for (block, row) in (start..start + burst).zip(symbols.rows(0)) {
-            let sources: [&[u8]; K] = array::from_fn(|n| field.ring.packet(block, n));
-            xor_streams(&sources, row);
+            if !field.hot {
+                packets = field.packets(block);
+            }
+            xor_streams(&packets, row);
         }
         burst
     };
@@ -276,34 +319,19 @@ pub(crate) fn decode_contender<'c>(
 ) -> Option<Contender<'c>> {
     let engine = Engine::with_isa(isa).ok()?.prefetching(!field.hot);
     let mut scratch = Scratch::new(16, field.t);
-    let all: PositionSet = (0..K as u8).collect();
     // Spread over the block.
     let unknown: PositionSet = (0..lost).map(|n| (n * 7 + 3) as u8).collect();
+    let (mut sources, mut symbols) = (field.known(0, &unknown), field.symbols(0));
     let run = move || {
         let (start, burst) = (field.next(), field.burst());
         for block in start..start + burst {
-            let sources: [Source<'_>; K] = array::from_fn(|n| field.source(block, n));
-            let mut known = [sources[0]; K];
-            let kept = sources
-                .iter()
-                .filter(|source| !unknown.contains(source.position));
-            let count = known
-                .iter_mut()
-                .zip(kept)
-                .map(|(place, source)| *place = *source)
-                .count();
-            let symbols: [Symbol<'_>; KEPT] = array::from_fn(|n| Symbol {
-                equation: Equation {
-                    scheme: Scheme::Cauchy,
-                    index: n as u8,
-                    set: all,
-                },
-                octets: Payload::Whole(field.ring.symbol(block, n)),
-            });
+            if !field.hot {
+                (sources, symbols) = (field.known(block, &unknown), field.symbols(block));
+            }
             let job = DecodeJob {
                 t: field.t,
                 min_payload: crem_fec::MIN_PAYLOAD,
-                sources: &known[..count],
+                sources: &sources[..K - lost],
                 symbols: &symbols[..lost],
                 unknown,
             };

@@ -23,7 +23,9 @@ use report::{Setting, targets};
 use serde_json::json;
 use timing::{Contender, compete, pin};
 
-const USAGE: &str = "usage: bench-fec [--isal LIBRARY] [--json PATH] [--rounds N] [--check]";
+const USAGE: &str = "usage: bench-fec [--isal LIBRARY] [--json PATH] [--rounds N] [--check]
+                 [--only \"encode|decode T=… hot|memory m=…|lost=…\"] [--who NAME[,NAME…]]
+--only measures the settings that have all these words; --who those whose names contain one of these (=NAME: are)";
 /// Octets of the ring, far beyond any cache.
 const RING: usize = 256 << 20;
 
@@ -32,6 +34,27 @@ struct Options {
     json: PathBuf,
     rounds: usize,
     check: bool,
+    /// Words that the title of a setting must have to be measured.
+    only: Vec<String>,
+    /// Parts of names of what is measured; empty for all.
+    who: Vec<String>,
+}
+
+impl Options {
+    fn wants(&self, title: &str) -> bool {
+        let mut only = self.only.iter();
+        only.all(|wanted| title.split(' ').any(|word| word == wanted))
+    }
+
+    fn keep_wanted(&self, contenders: &mut Vec<Contender<'_>>) {
+        if !self.who.is_empty() {
+            let names = |part: &str, name: &str| match part.strip_prefix('=') {
+                Some(whole) => name == whole,
+                None => name.contains(part),
+            };
+            contenders.retain(|one| self.who.iter().any(|part| names(part, &one.name)));
+        }
+    }
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Option<Options> {
@@ -40,6 +63,8 @@ fn options(mut words: impl Iterator<Item = String>) -> Option<Options> {
         json: "target/results/bench-fec.json".into(),
         rounds: 201,
         check: false,
+        only: Vec::new(),
+        who: Vec::new(),
     };
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -47,10 +72,16 @@ fn options(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--json" => options.json = words.next()?.into(),
             "--rounds" => options.rounds = words.next()?.parse().ok()?,
             "--check" => options.check = true,
+            "--only" => options.only = split(&words.next()?, ' '),
+            "--who" => options.who = split(&words.next()?, ','),
             _ => return None,
         }
     }
     Some(options)
+}
+
+fn split(text: &str, by: char) -> Vec<String> {
+    text.split(by).map(str::to_owned).collect()
 }
 
 fn main() -> ExitCode {
@@ -89,22 +120,36 @@ fn run(options: &Options) -> io::Result<bool> {
         );
         prepare(&mut ring, t);
         for hot in [true, false] {
-            for m in [1, 2, 4, 8] {
-                settings.push(encode(&Field::new(&ring, t, hot)?, m, options));
-            }
-            for lost in [1, 2, 4] {
-                settings.push(decode(&Field::new(&ring, t, hot)?, lost, options));
+            let encode = [1, 2, 4, 8].map(|m| ("encode", m));
+            let decode = [1, 2, 4].map(|lost| ("decode", lost));
+            for (work, m) in encode.into_iter().chain(decode) {
+                let setting = Setting::new(work, t, hot, m);
+                if options.wants(&setting.title()) {
+                    settings.push(measure(setting, &ring, options)?);
+                }
             }
         }
     }
     finish(&settings, isal, gfni, options)
 }
 
-fn length(hot: bool) -> Duration {
-    Duration::from_micros(if hot { 150 } else { 300 })
+fn measure(mut setting: Setting, ring: &Ring, options: &Options) -> io::Result<Setting> {
+    let field = Field::new(ring, setting.t, setting.hot)?;
+    let mut contenders = if setting.work == "encode" {
+        encoders(&field, setting.m, options)
+    } else {
+        let isas = Isa::ALL.into_iter().rev();
+        isas.filter_map(|isa| decode_contender(&field, setting.m, isa))
+            .collect()
+    };
+    options.keep_wanted(&mut contenders);
+    let length = Duration::from_micros(if setting.hot { 150 } else { 300 });
+    setting.samples = compete(&mut contenders, options.rounds, length);
+    setting.print();
+    Ok(setting)
 }
 
-fn encode(field: &Field<'_>, m: usize, options: &Options) -> Setting {
+fn encoders<'c>(field: &'c Field<'_>, m: usize, options: &Options) -> Vec<Contender<'c>> {
     let mut contenders: Vec<Contender<'_>> = vec![xor_contender(field)];
     let isal = Variant::ALL
         .into_iter()
@@ -118,34 +163,7 @@ fn encode(field: &Field<'_>, m: usize, options: &Options) -> Setting {
             contenders.extend(own_contender(field, m, isa, true, Schedule::InBurst));
         }
     }
-    let samples = compete(&mut contenders, options.rounds, length(field.hot));
-    let setting = Setting {
-        work: "encode",
-        t: field.t,
-        hot: field.hot,
-        m,
-        samples,
-    };
-    setting.print();
-    setting
-}
-
-fn decode(field: &Field<'_>, lost: usize, options: &Options) -> Setting {
-    let mut contenders: Vec<Contender<'_>> = Isa::ALL
-        .into_iter()
-        .rev()
-        .filter_map(|isa| decode_contender(field, lost, isa))
-        .collect();
-    let samples = compete(&mut contenders, options.rounds, length(field.hot));
-    let setting = Setting {
-        work: "decode",
-        t: field.t,
-        hot: field.hot,
-        m: lost,
-        samples,
-    };
-    setting.print();
-    setting
+    contenders
 }
 
 fn finish(settings: &[Setting], isal: &str, gfni: bool, options: &Options) -> io::Result<bool> {

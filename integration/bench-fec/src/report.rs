@@ -21,6 +21,29 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// A setting with nothing measured yet.
+    pub(crate) const fn new(work: &'static str, t: usize, hot: bool, m: usize) -> Self {
+        Self {
+            work,
+            t,
+            hot,
+            m,
+            samples: Vec::new(),
+        }
+    }
+
+    /// The setting in words.
+    pub(crate) fn title(&self) -> String {
+        format!(
+            "{} T={} {} {}={}",
+            self.work,
+            self.t,
+            self.place(),
+            self.count_name(),
+            self.m
+        )
+    }
+
     /// Source octets per second, in units of 10^9.
     pub(crate) fn gigabytes(&self, sample: &Sample) -> f64 {
         (K * self.t) as f64 / sample.median
@@ -40,14 +63,7 @@ impl Setting {
 
     /// The table's lines.
     pub(crate) fn print(&self) {
-        println!(
-            "{} T={} {} {}={}",
-            self.work,
-            self.t,
-            self.place(),
-            self.count_name(),
-            self.m
-        );
+        println!("{}", self.title());
         let isal = self.best(|name| name.starts_with("isal"));
         let bound = self.best(|name| name == "xor bound");
         for sample in &self.samples {

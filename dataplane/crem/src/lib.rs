@@ -20,6 +20,7 @@ mod mutate;
 pub mod packet;
 pub mod plan;
 pub mod policy;
+pub mod reporter;
 pub mod rng;
 pub mod rtt;
 pub mod table;

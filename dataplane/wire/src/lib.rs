@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+pub mod altmark;
 mod bitmap;
 pub mod crem;
 pub mod frame;

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod endpoint;
+pub mod experiments;
 pub mod net;
 pub mod packet;
 pub mod rng;

@@ -1,0 +1,240 @@
+//! What the sender function takes losses for, against what they are: a confusion matrix over many drawn
+//! paths.
+
+use std::io;
+
+use crem_core::policy::LossClass;
+use serde_json::json;
+
+use super::pair::{Pair, PairConfig, Protection, roomy};
+use super::report::{Check, Report, on_threads};
+use super::settings::Options;
+use super::streams::open_flow;
+use crate::net::loss::Loss;
+use crate::net::queue::{CrossConfig, Marking, QueueConfig};
+use crate::rng::{Rng, mix};
+use crate::{Duration, Instant};
+
+const RATE: f64 = 2e9;
+const FLOWS: u16 = 4;
+const RUNS: u64 = 24;
+const PORT_RATE: f64 = 100e9;
+/// A verdict is read this often.
+const SAMPLE: Duration = Duration::from_millis(100);
+const WARM: Duration = Duration::from_secs(3);
+const TIME: Duration = Duration::from_secs(9);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    EcnQueue,
+    ReportedDrop,
+    Uniform,
+    Bursts,
+    BackgroundCe,
+    SelfInduced,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind::EcnQueue,
+    Kind::ReportedDrop,
+    Kind::Uniform,
+    Kind::Bursts,
+    Kind::BackgroundCe,
+    Kind::SelfInduced,
+];
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::EcnQueue => "ECN queue",
+            Kind::ReportedDrop => "tail drop with path report",
+            Kind::Uniform => "uniform loss",
+            Kind::Bursts => "bursts",
+            Kind::BackgroundCe => "loss with 0.5 % background CE",
+            Kind::SelfInduced => "tail drop by self-induced loss alone",
+        }
+    }
+
+    fn is_congestion(self) -> bool {
+        matches!(
+            self,
+            Kind::EcnQueue | Kind::ReportedDrop | Kind::SelfInduced
+        )
+    }
+
+    fn recall(self) -> f64 {
+        if self == Kind::SelfInduced { 0.8 } else { 0.95 }
+    }
+}
+
+/// Verdicts of the samples in which something had been lost.
+#[derive(Clone, Copy, Default, Debug)]
+struct Verdicts {
+    clean: u64,
+    transmission: u64,
+    congestion: u64,
+}
+
+impl Verdicts {
+    fn all(&self) -> u64 {
+        self.clean + self.transmission + self.congestion
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.clean += other.clean;
+        self.transmission += other.transmission;
+        self.congestion += other.congestion;
+    }
+
+    /// Share of right verdicts.
+    fn right(&self, kind: Kind) -> f64 {
+        let right = if kind.is_congestion() {
+            self.congestion
+        } else {
+            self.transmission
+        };
+        right as f64 / self.all().max(1) as f64
+    }
+}
+
+/// A full queue: the flows' load is a little too much, or other traffic peaks.
+fn queue(marking: Marking, rng: &mut Rng) -> (QueueConfig, f64) {
+    let room = (RATE / 8.0 * rng.log_between(0.001, 0.01)) as u64;
+    let marking = match marking {
+        Marking::Off => Marking::Off,
+        _ => Marking::Ramp {
+            low: room / 10,
+            high: room / 2,
+            at_high: 0.3,
+        },
+    };
+    let cross = rng.chance(0.5).then(|| CrossConfig {
+        rate: RATE * 0.3,
+        peak: RATE * 0.9,
+        burst: Duration::from_millis(rng.between(1, 20)),
+    });
+    let load = if cross.is_some() {
+        0.7
+    } else {
+        1.005 + rng.unit() * 0.045
+    };
+    let config = QueueConfig {
+        rate: RATE,
+        capacity: room,
+        marking,
+        cross,
+    };
+    (config, load)
+}
+
+fn world(kind: Kind, seed: u64) -> (PairConfig, f64) {
+    let mut rng = Rng::new(mix(seed ^ (kind as u64) << 32));
+    let rtt = Duration::from_secs_f64(rng.log_between(0.005, 0.05));
+    let core = roomy();
+    let mut config = PairConfig::new(Protection::Crem(Box::new(core)), rtt, PORT_RATE, seed);
+    config.poll = Duration::from_micros(50);
+    let rate = rng.log_between(1e-3, 0.03);
+    let mut load = 0.4;
+    match kind {
+        Kind::EcnQueue => {
+            let (queue, wanted) = queue(Marking::Step(0), &mut rng);
+            (config.path.queue, load) = (Some(queue), wanted);
+        }
+        Kind::ReportedDrop | Kind::SelfInduced => {
+            let (queue, wanted) = queue(Marking::Off, &mut rng);
+            (config.path.queue, load) = (Some(queue), wanted);
+            config.path_reports = kind == Kind::ReportedDrop;
+        }
+        Kind::Uniform => config.path.loss = Loss::Uniform(rate),
+        Kind::Bursts => {
+            let burst = rng.log_between(2.0, 40.0);
+            config.path.loss = Loss::Bursts { rate, burst };
+        }
+        Kind::BackgroundCe => {
+            config.path.loss = Loss::Uniform(rate);
+            config.path.mark = 0.005;
+        }
+    }
+    (config, load)
+}
+
+fn run_one(kind: Kind, seed: u64) -> Verdicts {
+    let (config, load) = world(kind, seed);
+    let start = Instant(1_000_000_000);
+    let end = start + WARM + TIME;
+    let rate = load * RATE / f64::from(FLOWS);
+    let flows = (0..FLOWS).map(|n| open_flow(n, start, rate, end)).collect();
+    let rtt = config.path.delay * 2;
+    let mut pair = Pair::new(config, flows);
+    pair.run_until(start + WARM);
+    let mut verdicts = Verdicts::default();
+    let mut lost = Vec::new();
+    while pair.now() < end {
+        let tally = pair.tally();
+        lost.push(tally.sources_lost + tally.sources_dropped);
+        // A verdict can only speak of losses that a report could tell of.
+        let at = pair.now() + SAMPLE.max(rtt * 4);
+        pair.run_until(at);
+        let tally = pair.tally();
+        if Some(&(tally.sources_lost + tally.sources_dropped)) == lost.last() {
+            continue;
+        }
+        let class = pair.csf.flows().next().map(|flow| flow.class);
+        match class {
+            Some(LossClass::Transmission) => verdicts.transmission += 1,
+            Some(class) if class.is_congestion() => verdicts.congestion += 1,
+            _ => verdicts.clean += 1,
+        }
+    }
+    verdicts
+}
+
+/// The confusion matrix.
+pub fn run(options: &Options) -> io::Result<bool> {
+    let mut report = Report::new("classify");
+    let runs = options.size(RUNS);
+    let wanted = KINDS.iter().filter(|kind| options.wants(kind.name()));
+    let cells: Vec<_> = wanted
+        .flat_map(|kind| (0..runs).map(|n| (*kind, options.seed + n)))
+        .collect();
+    let results = on_threads(options.threads, &cells, |(kind, seed)| {
+        run_one(*kind, *seed)
+    });
+    println!("verdicts of windows with losses: clean, transmission, congestion");
+    for kind in KINDS {
+        let mut sum = Verdicts::default();
+        let (mut right, mut count) = (0, 0);
+        for ((_, seed), result) in cells.iter().zip(&results).filter(|(c, _)| c.0 == kind) {
+            sum.add(result);
+            count += 1;
+            right += u64::from(result.right(kind) > 0.5);
+            if result.right(kind) < kind.recall() {
+                println!("  seed {seed}: {}: {result:?}", kind.name());
+            }
+        }
+        if count > 0 {
+            judge(&mut report, kind, &sum, right, count);
+        }
+    }
+    report.finish(&options.results)
+}
+
+fn judge(report: &mut Report, kind: Kind, sum: &Verdicts, right: u64, count: u64) {
+    let name = kind.name();
+    println!(
+        "{name:40} {:6} {:6} {:6}  paths right {right} of {count}",
+        sum.clean, sum.transmission, sum.congestion
+    );
+    report.figures(
+        name,
+        json!({
+            "clean": sum.clean,
+            "transmission": sum.transmission,
+            "congestion": sum.congestion,
+            "paths": count,
+            "paths_right": right,
+        }),
+    );
+    let what = format!("recall ({name})");
+    report.check(Check::at_least(what, sum.right(kind), kind.recall()));
+}

@@ -80,7 +80,7 @@ fn fec(segment: &Segment, core: &mut CoreConfig) {
     core.fec.m_max = policy.m_max;
     core.fec.m_cong = policy.m_cong;
     core.fec.initial_loss_ppm = ppm(policy.initial_loss);
-    core.fec.target_ppm = ppm(policy.epsilon).max(1);
+    core.fec.targets.epsilon = policy.epsilon;
     core.fec.rdma_mtu = segment.rdma_mtu;
     core.fec.max_t = max_t(segment);
 }
@@ -172,7 +172,7 @@ mod tests {
             (fec.k, fec.m_min, fec.m_max, fec.schemes),
             (16, 1, 4, 0b111)
         );
-        assert_eq!((fec.target_ppm, fec.initial_loss_ppm), (10, 10_000));
+        assert_eq!((fec.targets.epsilon, fec.initial_loss_ppm), (1e-5, 10_000));
         assert_eq!((core.csf.retain_packets, core.crf.keep_packets), (77, 33));
         assert_eq!(core.crf.hold, config::Hold::Off);
         assert!(!core.crf.replay);

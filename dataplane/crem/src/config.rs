@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use crate::policy::Thresholds;
+use crate::policy::{Targets, Thresholds};
 use crate::time::Duration;
 
 /// Whether the protocol functions act at all.
@@ -101,14 +101,16 @@ impl PeerTable {
 }
 
 /// Coding limits and the targets of the redundancy policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FecConfig {
     /// Schemes that we support: bit s is scheme s.
     pub schemes: u16,
-    /// Block length k that is asked for, positions.
+    /// Block length k that is preferred, positions.
     pub k: u8,
     /// Largest k that we accept or choose (AMB-KM), positions.
     pub max_k: u8,
+    /// Whether k follows the bursts of the flow, what fits into the hold, and the loss (AMB-POLICY).
+    pub adapt_k: bool,
     /// Smallest m that the policy chooses, symbols a block.
     pub m_min: u8,
     /// Largest m that the policy chooses and that HELLO announces, symbols a block.
@@ -117,8 +119,12 @@ pub struct FecConfig {
     pub m_cong: u8,
     /// Loss estimate before the first report, packets per million.
     pub initial_loss_ppm: u32,
-    /// Accepted probability that a block loses more than m packets, per million (epsilon 1e-4 = 100).
-    pub target_ppm: u32,
+    /// What m is chosen for.
+    pub targets: Targets,
+    /// Ordinary symbols of a block are at most this share of its positions, in thousandths.
+    pub repair_share_permille: u32,
+    /// Reduce m for every loss of REPAIR messages, as the document literally says (AMB-REPLOSSMUST).
+    pub strict_repair_loss: bool,
     /// Ordinary repair octets per second stay below m/k of the source octets times this, in
     /// thousandths (AMB-RATECAP).
     pub octet_cap_permille: u32,
@@ -166,6 +172,8 @@ pub struct CsfConfig {
     pub retry_first: Duration,
     /// Longest wait before another HELLO.
     pub retry_max: Duration,
+    /// First wait after the circuit breaker ended a binding; doubles (AMB-CBRETRY).
+    pub breaker_retry: Duration,
 }
 
 /// Knobs of the receiver function.
@@ -201,7 +209,7 @@ pub struct CrfConfig {
 }
 
 /// Everything the core has to be told.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct CoreConfig {
     /// Whether to act at all.
     pub mode: Mode,
@@ -289,11 +297,14 @@ impl Default for FecConfig {
             schemes: 0b111,
             k: 32,
             max_k: 128,
+            adapt_k: true,
             m_min: 0,
             m_max: 16,
             m_cong: 1,
             initial_loss_ppm: 0,
-            target_ppm: 100,
+            targets: Targets::default(),
+            repair_share_permille: 500,
+            strict_repair_loss: false,
             octet_cap_permille: 2000,
             thresholds: Thresholds::default(),
             rdma_mtu: 1024,
@@ -321,6 +332,7 @@ impl Default for CsfConfig {
             silence_close: Duration::from_secs(30),
             retry_first: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),
+            breaker_retry: Duration::from_secs(300),
         }
     }
 }

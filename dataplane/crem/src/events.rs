@@ -42,6 +42,8 @@ pub enum Unprotected {
     NamespaceConflict,
     /// The RDMA MTU turned out to differ from the announced one.
     MtuChanged,
+    /// The circuit breaker is open, or ended the binding (AMB-CBRETRY).
+    Breaker,
     /// The QP was reused or the PSN jumped beyond 2^22 (AMB-QPREUSE).
     QpReuse,
     /// No packets for the idle time.
@@ -79,6 +81,14 @@ pub enum Event {
         /// What they are taken for.
         class: LossClass,
     },
+    /// The circuit breaker of a flow opened: no redundancy, no coded retransmission.
+    BreakerOpened(StreamKey),
+    /// It closed again.
+    BreakerClosed(StreamKey),
+    /// The circuit breaker of the path to this peer opened, for all its flows.
+    PathBreakerOpened(SocketAddr),
+    /// It closed again.
+    PathBreakerClosed(SocketAddr),
     /// HELLOs to this address remain unanswered.
     PeerDead(SocketAddr),
     /// The peer answers again.

@@ -235,6 +235,16 @@ impl<B: Clone> Binding<B> {
             ctx.sh.counters.requests_too_soon += 1;
             return;
         }
+        if block.answered.is_none() {
+            self.learn_burst(id, ask, ctx);
+        }
+        if self.is_broken(ctx.sh) {
+            ctx.sh.counters.requests_broken += 1;
+            return;
+        }
+        let Some(block) = ctx.sh.retained.get(id) else {
+            return;
+        };
         let response = plan::respond(&Request {
             scheme: block.config.scheme,
             k: block.k,
@@ -266,6 +276,31 @@ impl<B: Clone> Binding<B> {
         }
         ctx.sh.counters.requests_answered += 1;
         self.send_answer(id, symbols, ask.request, ctx);
+    }
+
+    /// What the first request for a block tells of the length of runs of losses.
+    fn learn_burst(&mut self, id: BlockId, ask: &Ask, ctx: &mut Ctx<'_, B>) {
+        let Some(block) = ctx.sh.retained.get(id) else {
+            return;
+        };
+        let named = ask.named.and(&block.present);
+        let (Some(first), Some(last)) = (named.iter().next(), named.last()) else {
+            return;
+        };
+        let (k, losses) = (block.k, named.len() as u32);
+        let goes_on = self.run_end == Some(block.start.add(i32::from(first)));
+        self.run_end = Some(block.start.add(i32::from(last) + 1));
+        let runs = runs_of(&named) - u32::from(goes_on);
+        let Some(path) = ctx.sh.path_of(self.to) else {
+            return;
+        };
+        if ask.held == 0 {
+            path.burst.bare_block(losses, runs);
+        } else {
+            let lacking = losses.saturating_sub(u32::from(ask.held)).max(1);
+            let rate = path.loss.rate();
+            path.burst.failed_block(k, ask.held, lacking, rate);
+        }
     }
 
     /// What of an answer may be sent: a coded one with all the symbols that the CRF lacks or not at
@@ -338,6 +373,15 @@ impl<B: Clone> Binding<B> {
         };
         self.emit_symbols(block, &symbols, ctx.who, ctx.actions, ctx.now);
     }
+}
+
+/// Runs of consecutive positions.
+fn runs_of(positions: &Bitmap) -> u32 {
+    let starts = |p: &u8| {
+        p.checked_sub(1)
+            .is_none_or(|before| !positions.contains(before))
+    };
+    positions.iter().filter(starts).count() as u32
 }
 
 fn range_end(range: &PsnRange) -> Psn {

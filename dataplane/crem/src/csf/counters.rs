@@ -141,6 +141,20 @@ counters! {
         lost_congestion,
         /// Source packets reported lost otherwise.
         lost_transmission,
+        /// Reductions of m because more REPAIR messages than sources were lost (AMB-REPLOSSMUST).
+        repair_loss_reductions,
+        /// Raises of m taken back because loss rose with them (AMB-POLICY).
+        raises_reverted,
+        /// Circuit breakers of flows that opened (AMB-CBWIN).
+        breaker_trips,
+        /// Circuit breakers of flows that closed again.
+        breaker_resumes,
+        /// Flows closed with reason 4 (AMB-CBRESUME).
+        breaker_closes,
+        /// Circuit breakers of paths that opened, each for all its flows.
+        path_breaker_trips,
+        /// Requests, per block, not answered because a breaker is open.
+        requests_broken,
         /// Flows that went silent: no LOSS_REPORT while packets flowed (AMB-LRSEQ).
         flows_silent,
         /// CLOSE sent.

@@ -27,7 +27,7 @@ use crate::bucket::{RatioBucket, TimeBucket};
 use crate::config::CoreConfig;
 use crate::events::{EventQueue, Unprotected};
 use crate::packet::{PsnSpace, StreamKey};
-use crate::policy::DelaySum;
+use crate::policy::{BurstLength, DelaySum};
 use crate::rng::Rng;
 use crate::table::BoundedTable;
 use crate::time::{Duration, Instant};
@@ -203,11 +203,20 @@ pub(super) struct Binding<B> {
     pub(super) reports: Reports,
     /// Growth of the queueing delay that hops report for the flow.
     pub(super) queue_delay: DelaySum,
+    pub(super) burst_length: BurstLength,
+    /// PSN after the last position that a request named, as long as nothing else was named.
+    pub(super) run_end: Option<Psn>,
+    pub(super) bound_at: Instant,
     pub(super) silent_since: Instant,
     pub(super) active_since: Option<Instant>,
 }
 
 impl<B> Binding<B> {
+    /// Whether the breaker of the flow or of its path is open.
+    pub(super) fn is_broken(&self, sh: &Shared<B>) -> bool {
+        self.reports.breaker.is_open() || sh.path(self.to).is_some_and(|p| p.breaker.is_open())
+    }
+
     /// Finds the closed block that covers `psn`.
     pub(super) fn closed_at(&self, psn: Psn) -> Option<usize> {
         let index = self
@@ -249,6 +258,8 @@ pub(super) struct Flow<B> {
     pub(super) binding: Option<Box<Binding<B>>>,
     pub(super) held_until: Instant,
     pub(super) hold_off: Duration,
+    /// How long the next CLOSE for the breaker keeps it from being offered again (AMB-CBRETRY).
+    pub(super) breaker_hold: Duration,
     pub(super) mtu_changes: u8,
     pub(super) counts: FlowCounts,
     /// To be removed from the table by the caller.
@@ -269,6 +280,7 @@ impl<B> Flow<B> {
             binding: None,
             held_until: Instant(0),
             hold_off: cfg.csf.retry_first,
+            breaker_hold: cfg.csf.breaker_retry,
             mtu_changes: 0,
             counts: FlowCounts::default(),
             doomed: false,
@@ -355,6 +367,10 @@ impl<B> Flow<B> {
     /// The earliest time at which something has to be done for this flow.
     pub(super) fn deadline(&self, sh: &Shared<B>) -> Instant {
         let mut at = self.track.last_packet + sh.cfg.csf.idle;
+        if self.state == State::HeldOff && self.reason == Unprotected::Breaker {
+            // It is remembered for as long, packets or not.
+            at = at.max(self.held_until);
+        }
         let mut sooner = |t: Option<Instant>| at = t.map_or(at, |t| t.min(at));
         sooner(self.hello.as_ref().map(|hello| hello.next_at));
         let Some(binding) = &self.binding else {

@@ -5,10 +5,10 @@ use core::net::SocketAddr;
 use crem_wire::crem::registry::{CloseReason, FlowKind, Scheme};
 use crem_wire::crem::{FlowDescriptor, Hello, HelloAck, Limits, Message};
 
+use super::adapt::fitting_k;
 use super::flow::{Flow, HelloTry, Shared};
 use super::negotiate::Cause;
 use super::peers::PeerKey;
-use super::report::fitting_k;
 use super::states::{Input, State};
 use crate::config::CoreConfig;
 use crate::events::{Event, Unprotected};

@@ -13,6 +13,7 @@
 //! size (`tests/allocations.rs`), and all of them are bounded by [`CoreConfig`]. `examples/csf_cost.rs`
 //! prints what that is in nanoseconds: some 50 to 100 a packet in bursts of 32.
 
+mod adapt;
 mod answer;
 mod block;
 mod counters;
@@ -115,6 +116,11 @@ impl<B: PktBuf> Csf<B> {
         self.sh.hello_bucket = hello_bucket(&cfg, now);
         self.sh.retained.set_limits(&cfg.csf);
         self.sh.cfg = cfg;
+        for slot in 0..self.sh.paths.slots() {
+            if let Some(path) = self.sh.paths.get_mut(slot) {
+                path.forget_needs();
+            }
+        }
     }
 
     /// Takes packets that the caller has forwarded already, in their order.

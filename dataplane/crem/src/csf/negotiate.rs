@@ -18,7 +18,7 @@ use super::volume::Volume;
 use crate::bucket::{RatioBucket, TimeBucket};
 use crate::events::{Event, Unprotected};
 use crate::plan;
-use crate::policy::DelaySum;
+use crate::policy::{Breaker, BurstLength, DelaySum};
 use crate::time::{Duration, Instant};
 
 /// A binding that lived this long makes the next refusal the first one again.
@@ -77,6 +77,7 @@ impl<B: Clone> Flow<B> {
             Effect::Smaller => self.announce_smaller(sh, now),
             Effect::KeepParams => {}
             Effect::CloseParams => self.close_and_wait(cause, sh, now),
+            Effect::CloseBreaker => self.close_for_breaker(cause, sh, now),
             Effect::GoSilent => self.go_silent(sh, now),
             Effect::Resume => self.resume(sh, now),
             Effect::CloseSilent => self.close_binding(CloseReason::Normal, sh),
@@ -94,39 +95,15 @@ impl<B: Clone> Flow<B> {
             return;
         };
         self.end_hello(sh);
+        let old = self.binding.as_deref();
+        let fresh = Binding::new(ack, from, rdma_mtu, old, sh, now);
         self.drop_binding(sh);
         sh.counters.hello_ack_bound += 1;
         sh.by_id.insert((from, ack.flow), self.slot);
-        let (rate, depth) = STRETCH_INFO;
-        self.binding = Some(Box::new(Binding {
-            to: from,
-            id: ack.flow,
-            limits: plan::common_limits(&our_limits(&sh.cfg), &ack.limits),
-            max_open_blocks: ack.max_open_blocks,
-            rdma_mtu,
-            params: Params::new(),
-            in_force: false,
-            open: None,
-            closed: VecDeque::new(),
-            known_from: None,
-            last_source: now,
-            t_needed: 0,
-            packet_tokens: RatioBucket::default(),
-            octet_tokens: RatioBucket::default(),
-            info_tokens: RatioBucket::default(),
-            stretch_tokens: TimeBucket::new(rate, depth, now),
-            block_share: 0,
-            volume: Volume::new(),
-            deferred: None,
-            owed: Owed::default(),
-            reports: Reports::new(&sh.cfg.fec, now),
-            queue_delay: DelaySum::default(),
-            silent_since: now,
-            active_since: None,
-        }));
+        self.binding = Some(Box::new(fresh));
         self.reason = Unprotected::AwaitingParameters;
         let who = self.who(sh, now);
-        if let Some(shape) = self.wanted_shape(sh, &who) {
+        if let Some(shape) = self.wanted_shape(sh, &who, now) {
             self.announce(shape, sh, now);
         }
     }
@@ -156,7 +133,7 @@ impl<B: Clone> Flow<B> {
     /// Half of everything, for a CRF that has no room (AMB-STATUS).
     fn announce_smaller(&mut self, sh: &mut Shared<B>, now: Instant) {
         let who = self.who(sh, now);
-        let Some(wanted) = self.wanted_shape(sh, &who) else {
+        let Some(wanted) = self.wanted_shape(sh, &who, now) else {
             return;
         };
         if let Some(binding) = &mut self.binding {
@@ -272,7 +249,7 @@ impl<B: Clone> Flow<B> {
             .is_some_and(|b| b.params.active().is_none() && !b.params.is_pending());
         if is_bare {
             self.reason = Unprotected::AwaitingParameters;
-            if let Some(shape) = self.wanted_shape(sh, &who) {
+            if let Some(shape) = self.wanted_shape(sh, &who, now) {
                 self.announce(shape, sh, now);
             }
         }
@@ -293,6 +270,14 @@ impl<B: Clone> Flow<B> {
     fn close_and_wait(&mut self, cause: Cause<'_, B>, sh: &mut Shared<B>, now: Instant) {
         self.close_binding(cause.close_reason(CloseReason::SyncFailed), sh);
         self.wait(cause.reason(Unprotected::Parameters), sh, now);
+    }
+
+    /// Leaves the flow to its transport for a long time, longer each time (AMB-CBRETRY).
+    fn close_for_breaker(&mut self, cause: Cause<'_, B>, sh: &mut Shared<B>, now: Instant) {
+        self.close_binding(cause.close_reason(CloseReason::CircuitBreaker), sh);
+        self.reason = cause.reason(Unprotected::Breaker);
+        self.held_until = now + self.breaker_hold;
+        self.breaker_hold = self.breaker_hold.saturating_mul(2);
     }
 
     fn restart(&mut self, cause: Cause<'_, B>, sh: &mut Shared<B>) {
@@ -341,6 +326,51 @@ impl<B: Clone> Flow<B> {
         binding.clear_blocks(self.slot, sh);
         sh.by_id.remove(&(binding.to, binding.id));
         binding.active_since
+    }
+}
+
+impl<B> Binding<B> {
+    /// What a HELLO_ACK offers. Neither a new binding nor the silence before it closes a breaker, nor
+    /// does it change the packets of the flow.
+    fn new(
+        ack: &HelloAck,
+        from: SocketAddr,
+        rdma_mtu: u16,
+        old: Option<&Self>,
+        sh: &Shared<B>,
+        now: Instant,
+    ) -> Self {
+        let (rate, depth) = STRETCH_INFO;
+        let breaker = old.map_or_else(Breaker::default, |old| old.reports.breaker);
+        Self {
+            to: from,
+            id: ack.flow,
+            limits: plan::common_limits(&our_limits(&sh.cfg), &ack.limits),
+            max_open_blocks: ack.max_open_blocks,
+            rdma_mtu,
+            params: Params::new(),
+            in_force: false,
+            open: None,
+            closed: VecDeque::new(),
+            known_from: None,
+            last_source: now,
+            t_needed: 0,
+            packet_tokens: RatioBucket::default(),
+            octet_tokens: RatioBucket::default(),
+            info_tokens: RatioBucket::default(),
+            stretch_tokens: TimeBucket::new(rate, depth, now),
+            block_share: 0,
+            volume: Volume::new(),
+            deferred: None,
+            owed: Owed::default(),
+            reports: Reports::new(&sh.cfg.fec, breaker, now),
+            queue_delay: DelaySum::default(),
+            burst_length: old.map_or_else(BurstLength::default, |old| old.burst_length),
+            run_end: None,
+            bound_at: now,
+            silent_since: now,
+            active_since: None,
+        }
     }
 }
 

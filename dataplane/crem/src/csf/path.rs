@@ -1,24 +1,50 @@
-//! What is known of the path to one peer, pooled over all flows bound to it: loss, its class, and what
-//! PATH_REPORTs added. What a flow makes of it is in `report.rs`.
+//! What is known of the path to one peer, pooled over all flows bound to it: loss, the length of its runs,
+//! its class with what PATH_REPORTs added, the breaker, and whether raises of m are barred. What a flow
+//! makes of it is in `report.rs` and `adapt.rs`.
 
-use core::net::{IpAddr, SocketAddr};
-use crem_wire::Qpn;
+use core::net::SocketAddr;
 use crem_wire::crem::LossReport;
 
-use super::Csf;
 use super::flow::{Flow, Shared};
+use super::report::{interval_of, lost_of};
 use crate::events::Event;
-use crate::packet::{PktBuf, PsnSpace};
-use crate::policy::{Classifier, Evidence, LossClass, PathEstimate, PathEvidence};
+use crate::policy::{
+    self, Bounds, Breaker, BreakerEffect, BreakerState, BurstEstimate, Classifier, Evidence,
+    Interval, LossClass, Losses, Need, PathEstimate, PathEvidence, Targets,
+};
 use crate::table::Class;
 use crate::time::{Duration, Instant};
+
+/// A raise of m that brought loss bars raises for this long (AMB-POLICY); the next ones for twice as long
+/// each, as long as none passed in between,
+const BAR: Duration = Duration::from_secs(10);
+/// up to this.
+const BAR_MAX: Duration = Duration::from_secs(160);
+/// Choices kept until the estimates change.
+const NEEDS: usize = 8;
 
 /// One path.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub(super) loss: PathEstimate,
+    pub(super) burst: BurstEstimate,
+    pub(super) breaker: Breaker,
     classifier: Classifier,
     class: LossClass,
+    last_report: Instant,
+    /// When the breaker gave up: flows bound before are closed.
+    gave_up: Option<Instant>,
+    barred_until: Instant,
+    next_bar: Duration,
+    needs: Needs,
+}
+
+/// What block lengths need at the estimates as they were when one of them last stepped.
+#[derive(Clone, Copy, Debug)]
+struct Needs {
+    losses: Losses,
+    kept: [Option<(u8, Bounds, Need)>; NEEDS],
+    next: usize,
 }
 
 /// A path as the sender function sees it.
@@ -28,16 +54,32 @@ pub struct PathStatus {
     pub peer: SocketAddr,
     /// Estimated loss rate before repair, 0 ..= 1.
     pub loss: f64,
+    /// Estimated mean length of runs of losses, packets.
+    pub burst: f64,
     /// What the recent losses are taken for.
     pub class: LossClass,
+    /// The circuit breaker over all flows of the path.
+    pub breaker: BreakerState,
 }
 
 impl Path {
     fn new(initial_ppm: u32) -> Self {
+        let loss = PathEstimate::new(initial_ppm);
         Self {
-            loss: PathEstimate::new(initial_ppm),
+            loss,
+            burst: BurstEstimate::default(),
+            breaker: Breaker::default(),
             classifier: Classifier::new(),
             class: LossClass::Clean,
+            last_report: Instant(0),
+            gave_up: None,
+            barred_until: Instant(0),
+            next_bar: BAR,
+            needs: Needs {
+                losses: Losses::independent(loss.rate()),
+                kept: [None; NEEDS],
+                next: 0,
+            },
         }
     }
 
@@ -45,11 +87,56 @@ impl Path {
     pub(super) fn class(&self) -> LossClass {
         self.class
     }
+
+    /// Whether the breaker gave up the flows that were bound at `then`.
+    pub(super) fn gave_up_since(&self, then: Instant) -> bool {
+        self.gave_up.is_some_and(|at| at > then)
+    }
+
+    /// Whether m must not be raised now.
+    pub(super) fn is_barred(&self, now: Instant) -> bool {
+        self.barred_until > now
+    }
+
+    /// What a block of k needs. Reckoned once per step of the estimates, since many flows ask.
+    pub(super) fn need(&mut self, k: u8, targets: &Targets, bounds: Bounds) -> Need {
+        let needs = &mut self.needs;
+        let kept = needs.kept.iter().flatten();
+        if let Some((_, _, need)) = { kept }.find(|(l, b, _)| (*l, *b) == (k, bounds)) {
+            return *need;
+        }
+        let need = policy::need(k, needs.losses, targets, bounds);
+        if let Some(place) = needs.kept.get_mut(needs.next) {
+            *place = Some((k, bounds, need));
+        }
+        needs.next = (needs.next + 1) % NEEDS;
+        need
+    }
+
+    /// Forgets what block lengths need.
+    pub(super) fn forget_needs(&mut self) {
+        self.needs.losses = Losses {
+            rate: self.loss.rate(),
+            burst: self.burst.mean(),
+        };
+        self.needs.kept = [None; NEEDS];
+    }
+
+    /// A report of one of the flows, as the breaker over all of them takes it: its time is that since the
+    /// report before, of whichever flow.
+    fn pooled(&mut self, report: &LossReport, now: Instant) -> Interval {
+        let interval = interval_of(report);
+        let elapsed = now.since(core::mem::replace(&mut self.last_report, now));
+        Interval {
+            length: interval.length.min(elapsed),
+            ..interval
+        }
+    }
 }
 
 impl<B> Shared<B> {
     /// The path to a peer, made if need be; `None` if every entry is in use.
-    fn path_of(&mut self, peer: SocketAddr) -> Option<&mut Path> {
+    pub(super) fn path_of(&mut self, peer: SocketAddr) -> Option<&mut Path> {
         if self.paths.slot(&peer).is_none() {
             if self.paths.is_full() {
                 let oldest = self.paths.oldest(Class::Candidate)?;
@@ -80,17 +167,55 @@ impl<B> Shared<B> {
         let Some(path) = self.path_of(peer) else {
             return;
         };
-        let (expected, received) = (report.expected, report.received);
-        path.loss.report(now, srtt, expected, received);
+        let counts = (report.expected, report.received);
+        let lost = lost_of(report);
+        path.burst.age(lost);
+        if path.loss.report(now, srtt, counts, path.burst.mean()) {
+            path.forget_needs();
+        }
+        let (expected, received) = counts;
         path.classifier
             .report(now, srtt, expected, received, report.ce_marked);
-        self.classify(peer, srtt, now);
-        let lost = u64::from(expected.saturating_sub(received));
-        let class = self.path(peer).map_or(LossClass::Clean, Path::class);
-        if class.is_congestion() {
-            self.counters.lost_congestion += lost;
+        let pooled = path.pooled(report, now);
+        let effect = path.breaker.on_report(now, &pooled);
+        if effect == BreakerEffect::GiveUp {
+            path.gave_up = Some(now);
+        }
+        let congested = self.classify(peer, srtt, now).is_congestion();
+        let counters = &mut self.counters;
+        *(if congested {
+            &mut counters.lost_congestion
         } else {
-            self.counters.lost_transmission += lost;
+            &mut counters.lost_transmission
+        }) += u64::from(lost);
+        match effect {
+            BreakerEffect::Trip => {
+                counters.path_breaker_trips += 1;
+                self.events.push(Event::PathBreakerOpened(peer));
+            }
+            BreakerEffect::Resume => self.events.push(Event::PathBreakerClosed(peer)),
+            BreakerEffect::None | BreakerEffect::GiveUp => {}
+        }
+    }
+
+    /// A raise of m brought loss: the path is congested, and raises are barred for a while.
+    pub(super) fn raise_failed(&mut self, peer: SocketAddr, srtt: Duration, now: Instant) {
+        let Some(path) = self.path_of(peer) else {
+            return;
+        };
+        let bar = path.next_bar;
+        // Flows that raised at the same time find the same: that is one event.
+        if !path.is_barred(now) {
+            path.next_bar = (bar * 2).min(BAR_MAX);
+            path.barred_until = now + bar;
+            self.path_evidence(peer, Evidence::SelfInduced, bar, srtt, now);
+        }
+    }
+
+    /// A raise of m brought no loss.
+    pub(super) fn raise_passed(&mut self, peer: SocketAddr) {
+        if let Some(path) = self.path_of(peer) {
+            path.next_bar = BAR;
         }
     }
 
@@ -110,14 +235,14 @@ impl<B> Shared<B> {
     }
 
     /// Draws the verdict anew and says so where it changed.
-    fn classify(&mut self, peer: SocketAddr, srtt: Duration, now: Instant) {
+    fn classify(&mut self, peer: SocketAddr, srtt: Duration, now: Instant) -> LossClass {
         let thresholds = self.cfg.fec.thresholds;
         let Some(path) = self.path_of(peer) else {
-            return;
+            return LossClass::Clean;
         };
         let class = path.classifier.class(now, srtt, &thresholds);
         if core::mem::replace(&mut path.class, class) == class {
-            return;
+            return class;
         }
         let counters = &mut self.counters;
         *(match class {
@@ -129,6 +254,7 @@ impl<B> Shared<B> {
             LossClass::Congestion(Evidence::SelfInduced) => &mut counters.class_self_induced,
         }) += 1;
         self.events.push(Event::LossClassified { peer, class });
+        class
     }
 }
 
@@ -159,28 +285,12 @@ impl<B: Clone> Flow<B> {
     }
 }
 
-impl<B: PktBuf> Csf<B> {
-    /// Takes what accepted PATH_REPORTs newly said of the flows from `source` to `qp` at `destination`, in
-    /// both PSN spaces. Flows that are not known or not bound are no error.
-    pub fn on_path_evidence(
-        &mut self,
-        now: Instant,
-        (source, destination, qp): (IpAddr, IpAddr, Qpn),
-        evidence: PathEvidence,
-    ) {
-        for space in [PsnSpace::Requests, PsnSpace::Responses] {
-            let flow = (source, destination, qp, space);
-            if let Some(&slot) = self.sh.descriptors.get(&flow) {
-                self.with_flow(slot, |flow, sh| flow.on_path_evidence(evidence, sh, now));
-            }
-        }
-    }
-}
-
 pub(super) fn statuses<B>(sh: &Shared<B>) -> impl Iterator<Item = PathStatus> {
     sh.paths.iter().map(|(_, peer, path)| PathStatus {
         peer: *peer,
         loss: path.loss.rate(),
+        burst: path.burst.mean(),
         class: path.class,
+        breaker: path.breaker.state(),
     })
 }

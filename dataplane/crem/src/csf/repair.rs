@@ -4,10 +4,10 @@ use crem_wire::crem::RepairHeader;
 use crem_wire::crem::registry::Scheme;
 use crem_wire::{Bitmap, FlowId, Psn, RequestId};
 
+use super::adapt::open_blocks;
 use super::block::OpenBlock;
 use super::flow::{Binding, Closed, Ctx, Who};
 use super::params::Config;
-use super::report::open_blocks;
 use super::retain::Block;
 use crate::actions::{Actions, CodeJob, Emit, RepairKind, Row};
 use crate::bucket::RatioBucket;
@@ -103,11 +103,12 @@ impl<B: Clone> Binding<B> {
 
     /// Opens a block at a packet that can be coded; puts a due configuration in force first.
     fn begin_block(&mut self, packet: &Desc<B>, ctx: &mut Ctx<'_, B>) -> bool {
+        let before = self.params.active();
         let Some((config, fresh)) = self.params.for_block(packet.psn) else {
             return false;
         };
         if fresh {
-            self.put_in_force(&config, ctx);
+            self.put_in_force(&config, before, ctx);
         }
         if packet.payload_len.saturating_add(2) > config.t {
             // A block starts at a packet that it can hold.
@@ -119,7 +120,13 @@ impl<B: Clone> Binding<B> {
         true
     }
 
-    fn put_in_force(&mut self, config: &Config, ctx: &mut Ctx<'_, B>) {
+    fn put_in_force(&mut self, config: &Config, before: Option<Config>, ctx: &mut Ctx<'_, B>) {
+        self.reports.reverted = None;
+        if let Some(before) = before {
+            let (old, new) = ((before.k, before.m), (config.k, config.m));
+            // Reports of what is sent from now on come after a round trip.
+            self.reports.raise.changed(ctx.now, ctx.who.srtt, old, new);
+        }
         let (m, k) = (u64::from(config.m), u64::from(config.k));
         let permille = u64::from(ctx.sh.cfg.fec.octet_cap_permille);
         let (gain, price, depth) = (m * permille, k * 1000, m * u64::from(config.t));
@@ -179,6 +186,8 @@ impl<B: Clone> Binding<B> {
             Closing::Cut => &mut counters.blocks_cut,
         }) += 1;
         ctx.counts.blocks += 1;
+        self.burst_length
+            .closed(open.covered(), why != Closing::Full);
         if open.sources.is_empty() {
             ctx.sh.retained.abandon(ctx.who.slot, open.sources);
             return;
@@ -202,6 +211,9 @@ impl<B: Clone> Binding<B> {
 
     /// min(m, present positions, tokens), and within the octet cap (AMB-EARLYM, AMB-RATECAP).
     fn ordinary_count(&mut self, block: &Block<B>, ctx: &mut Ctx<'_, B>) -> u8 {
+        if self.is_broken(ctx.sh) {
+            return 0;
+        }
         let m = self.reports.allowed(block.config.m);
         if m == 0 {
             return 0;
@@ -279,7 +291,8 @@ impl<B: Clone> Binding<B> {
     }
 
     /// Queues an INFO.
-    pub(super) fn emit_info(&self, header: RepairHeader, ctx: &mut Ctx<'_, B>) {
+    pub(super) fn emit_info(&mut self, header: RepairHeader, ctx: &mut Ctx<'_, B>) {
+        self.reports.repairs.sent(1);
         ctx.actions.emit.push(Emit {
             to: self.to,
             header,
@@ -293,7 +306,7 @@ impl<B: Clone> Binding<B> {
 
     /// Queues one code job and the REPAIRs of its symbols. There must be a free slot for each.
     pub(super) fn emit_symbols(
-        &self,
+        &mut self,
         block: &Block<B>,
         symbols: &Symbols,
         who: &Who,
@@ -312,6 +325,7 @@ impl<B: Clone> Binding<B> {
             let Some(slot) = actions.free_slots.pop() else {
                 break;
             };
+            self.reports.repairs.sent(1);
             actions.rows.push(Row { index, slot });
             actions.emit.push(Emit {
                 to: self.to,

@@ -61,6 +61,8 @@ pub(super) enum Input {
     RetryDue,
     /// Shutdown, passthrough, or evicted.
     Off,
+    /// The circuit breaker gave up (AMB-CBRESUME).
+    BreakerOver,
 }
 
 /// What has to be done.
@@ -88,6 +90,8 @@ pub(super) enum Effect {
     KeepParams,
     /// CLOSE 2 or 3; wait before the next try.
     CloseParams,
+    /// CLOSE 4; wait for long before the next try.
+    CloseBreaker,
     /// Stop redundancy and retransmission.
     GoSilent,
     /// Reports are back: go on with the old binding.
@@ -129,13 +133,13 @@ impl State {
     }
 }
 
-type Row = [(State, Effect); 18];
+type Row = [(State, Effect); 19];
 
 /// Rows in the order of [`State::ALL`], columns in the order of [`Input`].
 #[rustfmt::skip]
 const TABLE: [Row; 8] = {
     use Effect::{
-        Activate, Bind, CloseOffer, CloseParams, CloseSilent, DropBinding, Enqueue, GoSilent,
+        Activate, Bind, CloseBreaker, CloseOffer, CloseParams, CloseSilent, DropBinding, Enqueue, GoSilent,
         HelloFailed, Ignore, KeepParams, Remove, Restart, Resume, SendHello, Smaller, Switch,
     };
     use State::{Active, HeldOff, Hello, Observing, Params, Queued, SilentHello, SilentQueued};
@@ -160,6 +164,7 @@ const TABLE: [Row; 8] = {
             /* Idle        */ (Observing, Remove),
             /* RetryDue    */ (Observing, Ignore),
             /* Off         */ (Observing, Remove),
+            /* BreakerOver */ (Observing, Ignore),
         ],
         // Queued
         [
@@ -181,6 +186,7 @@ const TABLE: [Row; 8] = {
             /* Idle        */ (Observing, Remove),
             /* RetryDue    */ (Queued, Ignore),
             /* Off         */ (Observing, Remove),
+            /* BreakerOver */ (Queued, Ignore),
         ],
         // Hello
         [
@@ -202,6 +208,7 @@ const TABLE: [Row; 8] = {
             /* Idle        */ (Observing, Remove),
             /* RetryDue    */ (Hello, Ignore),
             /* Off         */ (Observing, Remove),
+            /* BreakerOver */ (Hello, Ignore),
         ],
         // Params
         [
@@ -223,6 +230,7 @@ const TABLE: [Row; 8] = {
             /* Idle        */ (Observing, Remove),
             /* RetryDue    */ (Params, Ignore),
             /* Off         */ (Observing, Remove),
+            /* BreakerOver */ (Params, Ignore),
         ],
         // Active
         [
@@ -244,6 +252,7 @@ const TABLE: [Row; 8] = {
             /* Idle        */ (Observing, Remove),
             /* RetryDue    */ (Active, Ignore),
             /* Off         */ (Observing, Remove),
+            /* BreakerOver */ (HeldOff, CloseBreaker),
         ],
         // SilentQueued
         [
@@ -265,6 +274,7 @@ const TABLE: [Row; 8] = {
             /* Idle        */ (Observing, Remove),
             /* RetryDue    */ (SilentQueued, Ignore),
             /* Off         */ (Observing, Remove),
+            /* BreakerOver */ (SilentQueued, Ignore),
         ],
         // SilentHello
         [
@@ -286,6 +296,7 @@ const TABLE: [Row; 8] = {
             /* Idle        */ (Observing, Remove),
             /* RetryDue    */ (SilentHello, Ignore),
             /* Off         */ (Observing, Remove),
+            /* BreakerOver */ (SilentHello, Ignore),
         ],
         // HeldOff
         [
@@ -307,6 +318,7 @@ const TABLE: [Row; 8] = {
             /* Idle        */ (Observing, Remove),
             /* RetryDue    */ (Queued, Enqueue),
             /* Off         */ (Observing, Remove),
+            /* BreakerOver */ (HeldOff, Ignore),
         ],
     ]
 };

@@ -7,7 +7,7 @@ use super::flow::{Flow, FlowCounts, Shared};
 use super::states::State;
 use crate::events::Unprotected;
 use crate::packet::StreamKey;
-use crate::policy::LossClass;
+use crate::policy::{BreakerState, LossClass};
 use crate::time::Duration;
 
 /// A flow as the sender function sees it.
@@ -25,8 +25,11 @@ pub struct FlowStatus {
     pub k: u8,
     /// Configured symbols per block.
     pub m: u8,
-    /// Symbols per block that may be sent now; below `m` while REPAIR messages are being marked.
+    /// Symbols per block that may be sent now; below `m` while REPAIR messages are marked or lost, after a
+    /// raise that brought loss, and while a breaker is open.
     pub m_allowed: u8,
+    /// The flow's own circuit breaker.
+    pub breaker: BreakerState,
     /// Symbol length, octets.
     pub t: u16,
     /// RDMA MTU announced or to be announced, octets.
@@ -52,15 +55,25 @@ pub(super) fn of<B>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
     let config = binding.and_then(|b| b.params.active());
     let (srtt, min_rtt) = flow.rtt(sh);
     let path = binding.and_then(|b| sh.path(b.to));
+    let broken = binding.is_some_and(|b| b.is_broken(sh));
     let m = config.map_or(0, |c| c.m);
     FlowStatus {
         key: flow.key,
         state: flow.state,
-        unprotected: (!flow.is_protected()).then_some(flow.reason),
+        unprotected: match flow.is_protected() {
+            false => Some(flow.reason),
+            true if broken => Some(Unprotected::Breaker),
+            true => None,
+        },
         bound: binding.map(|b| (b.to, b.id)),
         k: config.map_or(0, |c| c.k),
         m,
-        m_allowed: binding.map_or(0, |b| b.reports.allowed(m)),
+        m_allowed: if broken {
+            0
+        } else {
+            binding.map_or(0, |b| b.reports.allowed(m))
+        },
+        breaker: binding.map_or(BreakerState::Closed, |b| b.reports.breaker.state()),
         t: config.map_or(0, |c| c.t),
         rdma_mtu: binding.map_or_else(|| flow.rdma_mtu(sh), |b| b.rdma_mtu),
         loss: binding.map_or(0.0, |b| b.reports.loss.rate()),

@@ -136,7 +136,10 @@ impl<B: PktBuf> Flow<B> {
     /// Serves what is due.
     pub(super) fn on_timer(&mut self, io: &mut Io<'_, B>) {
         let now = io.now;
-        if now.since(self.track.last_packet) >= io.sh.cfg.csf.idle {
+        let remembered = self.state == State::HeldOff
+            && self.reason == Unprotected::Breaker
+            && now < self.held_until;
+        if now.since(self.track.last_packet) >= io.sh.cfg.csf.idle && !remembered {
             io.sh.counters.flows_idle += 1;
             self.step(
                 Input::Idle,

@@ -20,6 +20,7 @@ pub(crate) struct Scripted {
     pub(crate) out: Actions<Buf>,
     pub(crate) now: Instant,
     pub(crate) symbols: u64,
+    reported: u64,
     psn: u32,
     burst: Vec<Desc<Buf>>,
     flow: FlowId,
@@ -35,6 +36,7 @@ impl Scripted {
         let mut cfg = CoreConfig::new(50_000);
         cfg.allowed_peers = vec![Prefix::host(peer().ip())];
         (cfg.fec.m_min, cfg.fec.m_max) = (m, m);
+        cfg.fec.adapt_k = false;
         let desc = Desc {
             key: StreamKey {
                 namespace: Namespace(0),
@@ -62,6 +64,7 @@ impl Scripted {
             },
             now: Instant(1_000_000_000),
             symbols: 0,
+            reported: 0,
             psn: 0,
             burst: vec![desc; burst],
             flow: FlowId::new(77).expect("not zero"),
@@ -107,9 +110,10 @@ impl Scripted {
             restored: 0,
             incomplete_blocks: 0,
             ce_marked: 0,
-            repairs_received: 60,
+            repairs_received: u32::try_from(self.symbols - self.reported).unwrap_or(u32::MAX),
             repairs_ce_marked: 0,
         };
+        self.reported = self.symbols;
         let message = Message::LossReport(report);
         self.csf
             .on_message(self.now, peer(), &message, false, &mut self.out);

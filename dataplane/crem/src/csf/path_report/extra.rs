@@ -6,7 +6,7 @@
 use crem_wire::crem::registry::Scheme;
 use crem_wire::{Bitmap, Psn};
 
-use super::super::flow::{Binding, Ctx};
+use super::super::flow::{Binding, Ctx, Shared};
 use super::super::repair::Symbols;
 use super::super::retain::{Block, BlockId, Retention};
 use super::owed::{Keep, OwedBlock};
@@ -68,7 +68,7 @@ impl<B: Clone> Binding<B> {
             ctx.sh.counters.path_blocks_late += 1;
             return Keep::No;
         }
-        if !self.may_add(block) {
+        if !self.may_add(block, ctx.sh) {
             ctx.sh.counters.path_blocks_refused += 1;
             return Keep::No;
         }
@@ -80,9 +80,10 @@ impl<B: Clone> Binding<B> {
 
     /// Whether symbols may be added to this block at all: not while fewer than the configured m are
     /// allowed (congestion, breaker), and not where the scheme has but one symbol.
-    fn may_add(&self, block: &Block<B>) -> bool {
+    fn may_add(&self, block: &Block<B>, sh: &Shared<B>) -> bool {
         let m = self.params.active().map_or(0, |config| config.m);
-        block.config.scheme == Scheme::CauchyRs.code() && m > 0 && self.reports.allowed(m) == m
+        let allowed = m > 0 && self.reports.allowed(m) == m && !self.is_broken(sh);
+        block.config.scheme == Scheme::CauchyRs.code() && allowed
     }
 
     /// How many of `lacking` symbols indices, tokens, octets and slots allow now (AMB-RATECAP).

@@ -2,13 +2,17 @@
 //! between them, and one alone for what happens to single frames.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use crem_api::{Segment as SegmentConfig, Syntax, parse as parse_document};
+use crem_core::config::Prefix;
+use crem_core::reporter::{Observed, Reporter, ReporterConfig, SourcePrefix};
 use crem_core::time::Instant;
 use crem_fec::Engine;
+use crem_wire::crem::registry::LossCause;
+use crem_wire::crem::{FlowDescriptor, Message, Parsed};
 use crem_wire::frame::{self, Mac, ParseConfig, Tags, UdpFrame};
 use crem_wire::roce::{Bth, MIN_PAYLOAD, Opcode, UDP_PORT};
 use crem_wire::{Psn, Qpn, icrc};
@@ -62,6 +66,7 @@ fn config(own: usize, peered: bool, policy: &str) -> SegmentConfig {
         lan = {{ interface = "lan0" }}
         wan = {{ interface = "wan0" }}
         served = {{ "{}" = {{}} }}
+        reporters = {{ "198.51.100.0/24" = {{}} }}
         {peers}
         inband = {{ address = "{}/24" }}
         policy = {{ {policy} }}
@@ -278,6 +283,145 @@ fn nothing_of_ours_reaches_the_hosts_and_repair_follows_its_sources() {
     let sender = pair.snapshot(0).counters;
     assert!(sender.coding.repair_ordinary > 0);
     assert_eq!(sender.coding.code_refused, 0);
+}
+
+/// A node on the way from gateway 0 that drops packets and says so.
+struct Reporting {
+    reporter: RefCell<Reporter>,
+    address: SocketAddr,
+}
+
+impl Reporting {
+    fn new(at: &str) -> Self {
+        let mut own = ReporterConfig::new(7, CREM_PORT);
+        own.sources = vec![SourcePrefix {
+            prefix: Prefix {
+                address: address("10.0.0.0"),
+                length: 8,
+            },
+            csf: None,
+        }];
+        Self {
+            reporter: RefCell::new(Reporter::new(own, 0)),
+            address: SocketAddr::new(address(at), CREM_PORT),
+        }
+    }
+
+    fn dropped(&self, now: u64, psn: u32) {
+        let flow = FlowDescriptor {
+            source: address(HOSTS[0]),
+            destination: address(HOSTS[1]),
+            qp: Qpn::new(0x11),
+        };
+        let packet = Observed {
+            flow,
+            port: 0,
+            dscp: 26,
+        };
+        let cause = LossCause::TransmissionError;
+        let mut reporter = self.reporter.borrow_mut();
+        reporter.on_drop(Instant(now), &packet, Psn::new(psn), cause);
+    }
+
+    /// Reports that are due, as frames toward host 0.
+    fn frames(&self, now: u64) -> Vec<Vec<u8>> {
+        let mut reporter = self.reporter.borrow_mut();
+        reporter.on_timeout(Instant(now));
+        let frames = std::iter::from_fn(|| reporter.poll_transmit());
+        frames
+            .map(|out| {
+                let headers = UdpFrame {
+                    destination_mac: mac(1),
+                    source_mac: mac(9),
+                    tags: Tags::NONE,
+                    source: self.address,
+                    destination: out.to,
+                    tos: out.dscp << 2,
+                    ttl: 64,
+                    ident: 0,
+                    dont_fragment: true,
+                    udp_checksum: true,
+                };
+                let mut message = Vec::new();
+                Message::PathReport(out.report).encode(&mut message);
+                let mut frame = vec![0; headers.header_len()];
+                frame.append(&mut message);
+                headers.write(&mut frame).unwrap();
+                frame
+            })
+            .collect()
+    }
+}
+
+/// Whether a frame carries a symbol that answers a request.
+fn is_answer(octets: &[u8]) -> bool {
+    let config = ParseConfig {
+        crem_port: Some(CREM_PORT),
+        vxlan_port: None,
+    };
+    let parsed = frame::parse(octets, &config);
+    let of_crem = parsed.class == frame::Class::Crem;
+    let repair = crem_wire::crem::parse(parsed.payload(octets));
+    matches!(repair, Ok(Parsed::Repair(header, _)) if of_crem && header.session.is_some())
+}
+
+/// Transfers 2,000 packets over a path that loses three in a row of which the node tells, and every answer
+/// to a request; gives how many arrived and the sender's gateway.
+fn transfer_with_reports(node: &Reporting) -> (usize, Pair) {
+    let mut pair = Pair::with_policy(true, "m_min = 2, m_max = 2, hold_ns = 3000000");
+    let mut arrived = 0;
+    for n in 0..5_000u32 {
+        if n % 2 == 0 && n < 4_000 {
+            pair.gateways[0].lan.device.arrive(&packet(n / 2));
+        }
+        let now = pair.now.get();
+        let mut lose = |octets: &[u8]| {
+            let psn = psn_of(octets).filter(|psn| *psn >= 600 && psn % 200 < 3);
+            psn.iter().for_each(|psn| node.dropped(now, *psn));
+            psn.is_some() || is_answer(octets)
+        };
+        pair.step(&mut lose);
+        for frame in node.frames(pair.now.get()) {
+            pair.gateways[0].wan.device.arrive(&frame);
+        }
+        arrived += psns(&pair.received()).len();
+        let to_host = std::mem::take(&mut pair.gateways[0].lan.device.sent);
+        assert!(to_host.is_empty(), "nothing of it reaches the host");
+    }
+    (arrived, pair)
+}
+
+fn csf_counter(pair: &mut Pair, name: &str) -> u64 {
+    let snapshot = pair.snapshot(0);
+    let found = snapshot.csf.iter().find(|counter| counter.0 == name);
+    found.expect("a counter of that name").1
+}
+
+// shows: CREM-PR-02, CREM-PR-05, CREM-PR-07, CREM-FEC-11, CREM-PR-13, AMB-PRICEPT
+#[test]
+fn a_burst_that_a_node_reports_to_the_host_is_restored_without_a_request() {
+    let node = Reporting::new("198.51.100.9");
+    let (arrived, mut pair) = transfer_with_reports(&node);
+    assert_eq!(arrived, 2_000);
+    assert_eq!(csf_counter(&mut pair, "path_psns"), 21);
+    // Two symbols a block were sent anyway, and a burst may be shared by two blocks.
+    let symbols = csf_counter(&mut pair, "path_symbols");
+    assert!((4..=7).contains(&symbols), "{symbols}");
+    let sender = pair.snapshot(0).counters.messages;
+    let reports = node.reporter.borrow().counters().reports;
+    assert_eq!((sender.intercepted, reports > 0), (reports, true));
+}
+
+// shows: CREM-PR-14, AMB-PRICEPT
+#[test]
+fn a_node_that_is_not_configured_changes_nothing_and_stops_at_the_gateway() {
+    let node = Reporting::new("198.51.101.9");
+    let (arrived, mut pair) = transfer_with_reports(&node);
+    // What only reports could restore is lost: of each burst but those shared by two blocks.
+    assert!((1_979..=1_988).contains(&arrived), "{arrived}");
+    let reports = node.reporter.borrow().counters().reports;
+    assert_eq!(csf_counter(&mut pair, "path_reports_forbidden"), reports);
+    assert_eq!(csf_counter(&mut pair, "path_reports"), 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crem_wan::Fate;
 use serde::{Deserialize, Serialize};
 
 use super::report::{FlowReport, Outcome, RunReport};
-use super::spec::{Flow, Gateways, Scenario};
+use super::spec::{Flow, Gateways, Host, PathReports, Scenario};
 
 /// One expectation and whether it was met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         .filter(|_| scenario.expect.protection)
     {
         protection(scenario, run, &mut found);
+        if let Some(expected) = &scenario.expect.path_reports {
+            path_reports(expected, run, &mut found);
+        }
         if let Some(passthrough) = outcome.run("passthrough") {
             found.push(resent(scenario, passthrough, run));
         }
@@ -205,6 +208,40 @@ fn tcp(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
     ));
 }
 
+/// Reports of nodes on the WAN: believed and answered at one gateway, refused at the other.
+fn path_reports(expected: &PathReports, run: &RunReport, found: &mut Vec<Finding>) {
+    let sent = |host| match host {
+        Host::A => run.wan.a_to_b.path_reports,
+        Host::B => run.wan.b_to_a.path_reports,
+    };
+    let count = |host, name| run.csf_at(host, name);
+    let at = expected.answered_at;
+    let (taken, named, symbols) = (
+        count(at, "path_reports"),
+        count(at, "path_psns"),
+        count(at, "path_symbols"),
+    );
+    let refused = count(at, "path_reports_forbidden");
+    found.push(Finding::new(
+        taken > 0 && named > 0 && symbols > 0 && refused == 0,
+        format!(
+            "{at:?}: of {} path reports {taken} taken, {refused} refused; {named} PSNs named, \
+             {symbols} symbols more",
+            sent(at)
+        ),
+    ));
+    let at = expected.refused_at;
+    let (taken, symbols) = (count(at, "path_reports"), count(at, "path_symbols"));
+    let refused = count(at, "path_reports_forbidden");
+    found.push(Finding::new(
+        refused > 0 && taken == 0 && symbols == 0,
+        format!(
+            "{at:?}: of {} path reports of a stranger {taken} taken, {refused} refused",
+            sent(at)
+        ),
+    ));
+}
+
 /// Packets a second at the flow's rate.
 pub(crate) fn packet_rate(scenario: &Scenario, flow: &Flow) -> f64 {
     // Ethernet 14, UDP 8, BTH 12, ICRC 4, and preamble, FCS and gap 24.
@@ -321,5 +358,44 @@ mod tests {
         assert_eq!(with(|r| r.capture_drops = 1), 1);
         assert_eq!(with(|r| r.crem_at_hosts = 1), 1);
         assert_eq!(with(|r| r.wan.b_to_a.kernel_drops = 1), 1);
+    }
+
+    // shows: CREM-PR-05, CREM-PR-07, CREM-PR-14
+    #[test]
+    fn path_reports_are_to_be_answered_here_and_refused_there() {
+        let expected = PathReports {
+            answered_at: Host::A,
+            refused_at: Host::B,
+        };
+        let judge = |counts: [(&str, &str, u64); 6]| -> Vec<bool> {
+            let mut run = RunReport::default();
+            for (gateway, name, count) in counts {
+                let gateway = run.gateways.entry(gateway.to_owned()).or_default();
+                gateway.csf.insert(name.to_owned(), count);
+            }
+            let mut found = Vec::new();
+            path_reports(&expected, &run, &mut found);
+            found.iter().map(|f| f.ok).collect()
+        };
+        let good = [
+            ("gwA", "path_reports", 9),
+            ("gwA", "path_psns", 20),
+            ("gwA", "path_symbols", 3),
+            ("gwA", "path_reports_forbidden", 0),
+            ("gwB", "path_reports_forbidden", 5),
+            ("gwB", "path_symbols", 0),
+        ];
+        assert_eq!(judge(good), [true, true]);
+        let with = |index: usize, count| {
+            let mut counts = good;
+            counts[index].2 = count;
+            judge(counts)
+        };
+        for index in 0..3 {
+            assert_eq!(with(index, 0), [false, true]);
+        }
+        assert_eq!(with(3, 1), [false, true]);
+        assert_eq!(with(4, 0), [true, false]);
+        assert_eq!(with(5, 1), [true, false]);
     }
 }

@@ -11,6 +11,7 @@ use toml::{Table, Value};
 
 use super::Failure;
 use super::process::{Process, Programs};
+use super::report::gateway_name;
 use super::spec::{Host, Mode, Scenario, inband};
 use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
 
@@ -61,7 +62,7 @@ impl Gateway {
     }
 
     fn name(&self) -> &'static str {
-        if self.host == Host::A { "gwA" } else { "gwB" }
+        gateway_name(self.host)
     }
 
     fn document(&self) -> PathBuf {
@@ -195,6 +196,11 @@ fn document(scenario: &Scenario, host: Host, mode: Mode) -> Table {
         "inband".into(),
         table("address", with_bits(inband(host)).into()),
     );
+    let reporters = scenario.reporters.iter();
+    let reporters: Table = reporters
+        .map(|r| (r.clone(), Table::new().into()))
+        .collect();
+    segment.insert("reporters".into(), reporters.into());
     segment.insert("policy".into(), scenario.policy.clone().into());
     segment.insert("limits".into(), scenario.limits.clone().into());
     let mut document = Table::new();

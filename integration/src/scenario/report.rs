@@ -12,6 +12,7 @@ use super::Failure;
 use super::check::Finding;
 use super::ledger::Ledger;
 use super::machine::MachineUse;
+use super::spec::Host;
 
 /// A scenario's runs and what was found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -153,12 +154,29 @@ impl RunReport {
         count(&self.a_to_b) + count(&self.b_to_a)
     }
 
+    /// A counter of the sender function of one gateway; 0 if it is not known.
+    pub fn csf_at(&self, host: Host, name: &str) -> u64 {
+        let gateway = self.gateways.get(gateway_name(host));
+        gateway
+            .and_then(|counters| counters.csf.get(name))
+            .copied()
+            .unwrap_or(0)
+    }
+
     /// A counter of the receiver function, summed over both gateways.
     pub fn crf(&self, name: &str) -> u64 {
         self.gateways
             .values()
             .filter_map(|counters| counters.crf.get(name))
             .sum()
+    }
+}
+
+/// The name of a gateway in reports and of its files.
+pub(crate) fn gateway_name(host: Host) -> &'static str {
+    match host {
+        Host::A => "gwA",
+        Host::B => "gwB",
     }
 }
 

@@ -12,7 +12,7 @@ use super::gateway::Gateway;
 use super::ledger::balance;
 use super::machine::Ticks;
 use super::process::{Process, Programs, read_json};
-use super::report::{FlowReport, Outcome, RunReport};
+use super::report::{FlowReport, Outcome, RunReport, gateway_name};
 use super::script::Script;
 use super::spec::{Family, Host, Mode, Scenario, inband};
 use super::tap::Tap;
@@ -268,11 +268,7 @@ impl<'a> Stage<'a> {
             .cpu_seconds
             .insert("wan".to_owned(), self.wan.cpu_seconds());
         for gateway in &mut self.gateways {
-            let name = if gateway.host == Host::A {
-                "gwA"
-            } else {
-                "gwB"
-            };
+            let name = gateway_name(gateway.host);
             report
                 .gateways
                 .extend(gateway.counters().map(|c| (name.to_owned(), c)));

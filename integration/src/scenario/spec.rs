@@ -32,6 +32,9 @@ pub struct Scenario {
     pub wan: WanConfig,
     /// At least one connection.
     pub flow: Vec<Flow>,
+    /// Prefixes of Path Reporters that both gateways believe.
+    #[serde(default)]
+    pub reporters: Vec<String>,
     /// Keys for `policy` in the document of both gateways.
     #[serde(default)]
     pub policy: toml::Table,
@@ -191,6 +194,16 @@ pub struct Event {
     pub restart_after_ms: u64,
 }
 
+/// Which gateway does what with the PATH_REPORTs of the WAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathReports {
+    /// Takes them and sends further repair for what they name.
+    pub answered_at: Host,
+    /// Gets them from a node that it does not believe.
+    pub refused_at: Host,
+}
+
 /// What has to hold.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -209,6 +222,8 @@ pub struct Expect {
     pub formula_within: Option<f64>,
     /// CE marks of the WAN reach the far host and the sender hears of them.
     pub marks_arrive: bool,
+    /// What becomes of PATH_REPORTs.
+    pub path_reports: Option<PathReports>,
     /// No TCP port of the near gateway's in-band address may accept a connection from host A.
     pub inband_tcp_closed: bool,
 }
@@ -223,6 +238,7 @@ impl Default for Expect {
             protected_again_ms: 3_000,
             formula_within: None,
             marks_arrive: false,
+            path_reports: None,
             inband_tcp_closed: false,
         }
     }
@@ -305,6 +321,15 @@ impl Scenario {
             .any(|&mode| (mode == Mode::Bare) != (self.gateways == Gateways::None))
         {
             found.push("runs that do not fit the gateways".to_owned());
+        }
+        if let Some(expected) = self.expect.path_reports {
+            let at = |host| match host {
+                Host::A => &self.wan.a_to_b.reporter,
+                Host::B => &self.wan.b_to_a.reporter,
+            };
+            if at(expected.answered_at).is_none() || at(expected.refused_at).is_none() {
+                found.push("path reports are expected of a direction without reporter".to_owned());
+            }
         }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());

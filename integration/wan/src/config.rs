@@ -1,5 +1,7 @@
 //! What a link does to frames, as a document (TOML or JSON, identical keys). Reading files is not here.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::class::Class;
@@ -42,6 +44,8 @@ pub struct DirectionConfig {
     pub duplicate: f64,
     /// Probability that one bit behind the Ethernet header is flipped.
     pub corrupt: f64,
+    /// The node at the entrance of this direction reports drops and queueing to the sources of RDMA flows.
+    pub reporter: Option<NodeConfig>,
     /// Which frames suffer loss, reordering, duplication and corruption; all go through queue and delay.
     pub only: Vec<Class>,
 }
@@ -59,9 +63,24 @@ impl Default for DirectionConfig {
             reorder_extra_us: 500,
             duplicate: 0.0,
             corrupt: 0.0,
+            reporter: None,
             only: Class::ALL.to_vec(),
         }
     }
+}
+
+/// A Path Reporter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// Its address, of the family of the hosts; reports go to the sources of flows.
+    pub address: IpAddr,
+    /// Its Node ID.
+    pub node: u32,
+    /// Microseconds that a report takes back to the side that the flow comes from. Nothing happens to it on
+    /// that way.
+    #[serde(default)]
+    pub delay_us: u64,
 }
 
 /// A loss process.
@@ -125,6 +144,9 @@ impl Config {
                     found.push(format!("{name}.{key}: {value}, expected 0 ..= 1"));
                 }
             }
+            if direction.reporter.is_some() && self.crem_port == 0 {
+                found.push(format!("{name}.reporter: needs a crem_port"));
+            }
         }
         found
     }
@@ -173,5 +195,10 @@ mod tests {
         assert_eq!(config.a_to_b.only, [Class::RoceSource]);
         assert!((config.b_to_a.loss.mean() - 0.25).abs() < 1e-9);
         assert!(serde_json::from_str::<Config>(r#"{"sead": 1}"#).is_err());
+        let text = r#"{"a_to_b": {"reporter": {"address": "10.0.0.9", "node": 1}}}"#;
+        let mut config: Config = serde_json::from_str(text).unwrap();
+        assert_eq!(config.problems(), ["a_to_b.reporter: needs a crem_port"]);
+        config.crem_port = 50_000;
+        assert_eq!(config.problems().len(), 0);
     }
 }

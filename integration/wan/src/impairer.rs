@@ -4,10 +4,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crem_wire::crem::registry::LossCause;
+
 use crate::class::{Class, ecn_place, frame_hash, network_header};
 use crate::config::{Config, DirectionConfig};
 use crate::draw::{Draw, Purpose};
 use crate::loss::LossProcess;
+use crate::node::{Node, Packet};
 use crate::report::{Counters, DirectionReport, Fate, LogEntry, Report};
 
 /// Octets a frame takes on a real link beside its own: preamble 8, FCS 4, gap 12.
@@ -74,8 +77,14 @@ impl Impairer {
     /// Appends the frames that leave toward `side` by `now`, in order.
     pub fn take_due(&mut self, now: u64, side: Side, out: &mut Vec<Vec<u8>>) {
         match side {
-            Side::A => self.b_to_a.take_due(now, out),
-            Side::B => self.a_to_b.take_due(now, out),
+            Side::A => {
+                self.b_to_a.take_due(now, out);
+                self.a_to_b.take_reports(now, out);
+            }
+            Side::B => {
+                self.a_to_b.take_due(now, out);
+                self.b_to_a.take_reports(now, out);
+            }
         }
     }
 
@@ -127,6 +136,7 @@ struct Direction {
     order: u64,
     under_way: BinaryHeap<Reverse<UnderWay>>,
     counters: Counters,
+    node: Option<Node>,
 }
 
 /// The random decisions about one frame.
@@ -157,6 +167,10 @@ impl Direction {
             order: 0,
             under_way: BinaryHeap::new(),
             counters: Counters::default(),
+            node: own
+                .reporter
+                .as_ref()
+                .map(|node| Node::new(node, config.crem_port, config.seed)),
         }
     }
 
@@ -164,7 +178,8 @@ impl Direction {
         let class = Class::of(&frame, self.crem_port);
         self.counters.add(class, Fate::Received);
         let decisions = self.decide(class);
-        let departure = self.pass_queue(now, class, &mut frame);
+        let packet = self.node.as_ref().and_then(|_| Packet::of(&frame));
+        let departure = self.pass_queue(now, class, &mut frame, packet.as_ref());
         let (Some(departure), false, false) = (
             departure,
             decisions.lost,
@@ -176,6 +191,7 @@ impl Direction {
                 Some(_) => Fate::Overflowed,
             };
             self.note(&frame, class, fate, log);
+            self.tell_drop(now, packet.as_ref(), fate);
             self.index += 1;
             return Some(frame);
         };
@@ -191,6 +207,17 @@ impl Direction {
         self.push(due, class, frame);
         self.index += 1;
         None
+    }
+
+    /// Tells the node of a frame that goes no further.
+    fn tell_drop(&mut self, now: u64, packet: Option<&Packet>, fate: Fate) {
+        let cause = match fate {
+            Fate::Lost => LossCause::TransmissionError,
+            _ => LossCause::QueueOverflow,
+        };
+        if let (Some(node), Some(packet)) = (&mut self.node, packet) {
+            node.on_drop(now, packet, cause);
+        }
     }
 
     /// Counts what happened to a frame and logs it.
@@ -223,7 +250,13 @@ impl Direction {
     }
 
     /// When the frame has left the queue; `None` if the queue is full. Marks CE on the way.
-    fn pass_queue(&mut self, now: u64, class: Class, frame: &mut [u8]) -> Option<u64> {
+    fn pass_queue(
+        &mut self,
+        now: u64,
+        class: Class,
+        frame: &mut [u8],
+        packet: Option<&Packet>,
+    ) -> Option<u64> {
         let rate = self.config.rate_mbit;
         if rate == 0 {
             return Some(now);
@@ -234,6 +267,9 @@ impl Direction {
         let length = frame.len() as u64 + LINK_OVERHEAD;
         if waiting + length > self.config.queue_octets {
             return None;
+        }
+        if let (Some(node), Some(packet)) = (&mut self.node, packet) {
+            node.on_wait(now, packet, start - now);
         }
         if self
             .config
@@ -287,11 +323,17 @@ impl Direction {
     }
 
     fn next_due(&self) -> Option<u64> {
-        self.under_way.peek().map(|Reverse(first)| first.due)
+        let frame = self.under_way.peek().map(|Reverse(first)| first.due);
+        let report = self.node.as_ref().and_then(Node::next_due);
+        frame.into_iter().chain(report).min()
     }
 
     fn take_due(&mut self, now: u64, out: &mut Vec<Vec<u8>>) {
-        while self.next_due().is_some_and(|due| due <= now) {
+        while self
+            .under_way
+            .peek()
+            .is_some_and(|Reverse(first)| first.due <= now)
+        {
             if let Some(Reverse(first)) = self.under_way.pop() {
                 self.counters.add(first.class, Fate::Delivered);
                 out.push(first.frame);
@@ -299,8 +341,18 @@ impl Direction {
         }
     }
 
+    /// Appends the reports about this direction, which leave toward where its frames come from.
+    fn take_reports(&mut self, now: u64, out: &mut Vec<Vec<u8>>) {
+        if let Some(node) = &mut self.node {
+            node.take_due(now, out);
+        }
+    }
+
     fn report(&self) -> DirectionReport {
-        self.counters.report()
+        DirectionReport {
+            path_reports: self.node.as_ref().map_or(0, Node::sent),
+            ..self.counters.report()
+        }
     }
 }
 

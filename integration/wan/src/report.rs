@@ -92,6 +92,7 @@ impl Counters {
         });
         DirectionReport {
             classes: classes.collect(),
+            path_reports: 0,
             kernel_drops: 0,
             send_refused: 0,
         }
@@ -103,6 +104,9 @@ impl Counters {
 pub struct DirectionReport {
     /// Counts by class and fate.
     pub classes: BTreeMap<String, BTreeMap<String, u64>>,
+    /// PATH_REPORTs sent to the sources of this direction's flows.
+    #[serde(default)]
+    pub path_reports: u64,
     /// Frames the kernel dropped before this program saw them: not part of the emulation.
     pub kernel_drops: u64,
     /// Frames the kernel refused to send on.

@@ -1,8 +1,9 @@
 //! Tests of the link: order, rate, loss and damage in time that the tests count.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::class::tests::udp4;
-use crate::config::Loss;
+use crate::config::{Loss, NodeConfig};
+use crem_wire::crem::{Message, Parsed, parse};
 
 const MS: u64 = 1_000_000;
 
@@ -226,4 +227,87 @@ fn directions_are_separate() {
     assert_eq!(out.len(), 1);
     assert_eq!(link.report().b_to_a.total(Fate::Delivered), 1);
     assert_eq!(link.report().a_to_b.total(Fate::Received), 0);
+}
+
+/// A link whose direction from A to B has a node that reports.
+fn reporting(mut a_to_b: DirectionConfig) -> Impairer {
+    a_to_b.reporter = Some(NodeConfig {
+        address: [10, 0, 0, 9].into(),
+        node: 5,
+        delay_us: 0,
+    });
+    link(a_to_b)
+}
+
+/// Runs the timers of the link and gives the entries that arrive at side A: lost, cause, change of delay.
+fn told(link: &mut Impairer, until: u64) -> Vec<(u32, u8, i32)> {
+    let mut out = Vec::new();
+    while let Some(due) = link.next_due().filter(|due| *due <= until) {
+        drain(link, due);
+        link.take_due(due, Side::A, &mut out);
+    }
+    let hops = |frame: &Vec<u8>| match parse(&frame[42..]) {
+        Ok(Parsed::Message(Message::PathReport(report))) => report.hops,
+        other => panic!("{other:?}"),
+    };
+    out.iter()
+        .flat_map(hops)
+        .map(|hop| (hop.lost, hop.cause, hop.queue_delay_change_us))
+        .collect()
+}
+
+#[test]
+fn random_loss_is_reported_as_transmission_error() {
+    let mut link = reporting(DirectionConfig {
+        loss: Loss::Uniform(0.1),
+        ..Default::default()
+    });
+    let mut reports = Vec::new();
+    for i in 0..2_000 {
+        link.offer(u64::from(i) * MS, Side::A, source(i, 100, 0));
+        reports.extend(told(&mut link, u64::from(i) * MS));
+    }
+    reports.extend(told(&mut link, 10_000 * MS));
+    let lost: u32 = reports.iter().map(|r| r.0).sum();
+    let report = link.report();
+    assert_eq!(
+        u64::from(lost),
+        report.a_to_b.count(Class::RoceSource, Fate::Lost)
+    );
+    assert!(reports.len() > 50 && reports.iter().all(|r| r.1 == 2 && r.2 == 0));
+    assert_eq!(report.a_to_b.path_reports, reports.len() as u64);
+    assert_eq!(report.b_to_a.path_reports, 0);
+}
+
+#[test]
+fn a_full_queue_is_reported_with_its_growth() {
+    let mut link = reporting(DirectionConfig {
+        rate_mbit: 100,
+        queue_octets: 50_000,
+        ..Default::default()
+    });
+    // 100 frames at once: the queue takes 48 of 1024 octets.
+    for i in 0..100 {
+        link.offer(MS, Side::A, source(i, 1_000, 0));
+    }
+    let reports = told(&mut link, 1_000 * MS);
+    let lost: u32 = reports.iter().filter(|r| r.1 == 1).map(|r| r.0).sum();
+    assert_eq!(lost, 52);
+    let grown: i32 = reports.iter().map(|r| r.2).sum();
+    assert_eq!(grown, 47 * 1_024 * 8 / 100);
+    // The next packet finds it empty.
+    link.offer(2_000 * MS, Side::A, source(0, 1_000, 0));
+    assert_eq!(told(&mut link, 3_000 * MS), [(0, 0, -grown)]);
+}
+
+#[test]
+fn the_other_direction_and_other_traffic_are_not_reported() {
+    let mut link = reporting(DirectionConfig {
+        loss: Loss::Uniform(1.0),
+        ..Default::default()
+    });
+    link.offer(MS, Side::A, udp4(53, &[0; 64], 0));
+    let mut out = Vec::new();
+    link.take_due(MS * 100, Side::A, &mut out);
+    assert!(out.is_empty());
 }

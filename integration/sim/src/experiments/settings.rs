@@ -114,7 +114,7 @@ pub(super) fn round_hold(rtt: Duration) -> Hold {
 /// CREM with a target of FEC such that a block fails with this probability.
 pub(super) fn with_block_epsilon(epsilon: f64) -> CoreConfig {
     let mut core = roomy();
-    core.fec.target_ppm = (epsilon * 1e6) as u32;
+    core.fec.targets.epsilon = epsilon;
     core.fec.m_max = 32;
     core
 }

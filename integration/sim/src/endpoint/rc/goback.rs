@@ -25,10 +25,12 @@ pub(super) struct GoBack {
     went_back: Option<Instant>,
     /// Answers to an earlier attempt may still come for this long.
     settle: Duration,
+    /// The way back keeps the order: what comes after a gap shows a loss.
+    ordered: bool,
 }
 
 impl GoBack {
-    pub(super) fn new(first: Serial, settle: Duration) -> Self {
+    pub(super) fn new(first: Serial, settle: Duration, ordered: bool) -> Self {
         Self {
             next: first,
             front: first,
@@ -38,6 +40,7 @@ impl GoBack {
             strict: true,
             went_back: None,
             settle,
+            ordered,
         }
     }
 
@@ -158,7 +161,8 @@ impl GoBack {
 
     fn restart(&mut self, now: Instant, una: Serial) {
         let earlier = self.went_back.replace(now);
-        self.strict = earlier.is_none_or(|at| now.since(at) > self.settle);
+        let settled = earlier.is_none_or(|at| now.since(at) > self.settle);
+        self.strict = settled && self.ordered;
         self.restarted = None;
         self.next = una;
     }
@@ -172,6 +176,8 @@ impl GoBack {
             return false;
         }
         self.restart(now, book.una);
+        // The answers may be merely late.
+        self.strict = false;
         self.progress = now;
         self.asked = None;
         true

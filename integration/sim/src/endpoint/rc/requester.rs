@@ -43,18 +43,24 @@ pub struct RequesterConfig {
     pub ack_every: u32,
     /// A poll that comes late by no more than this loses no line time: packets leave in bursts.
     pub batch: Duration,
+    /// The way back keeps the order. Then a READ that was asked for again inside its span fails the queue
+    /// pair if an answer to the first attempt still comes; else that is tolerated.
+    pub ordered: bool,
     /// Reaction to congestion notifications, if any.
     pub dcqcn: Option<DcqcnConfig>,
 }
 
 impl RequesterConfig {
     /// A requester at this rate over a path of this RTT: a window of twice the bandwidth-delay product and
-    /// a timeout that RNICs offer, 4.096 µs times a power of two, at least 67 ms and four RTT.
+    /// a timeout that RNICs offer, 4.096 µs times a power of two, at least 67 ms and four RTT and what
+    /// sending two windows takes.
     pub fn for_path(recovery: Recovery, mtu: u16, rate: u64, rtt: Duration) -> Self {
         let octets = rate as f64 / 8.0 * rtt.as_secs_f64() * 2.0;
         let window = (octets / f64::from(mtu)).clamp(64.0, 4_000_000.0) as u32;
+        // What is outstanding may have to be sent before an acknowledgment is asked for.
+        let sending = f64::from(window) * f64::from(mtu) * 8.0 / rate as f64;
         let mut timeout = Duration::from_nanos(4_096 << 14);
-        while timeout < rtt * 4 {
+        while timeout < rtt * 4 + Duration::from_secs_f64(2.0 * sending) {
             timeout *= 2;
         }
         Self {
@@ -67,6 +73,7 @@ impl RequesterConfig {
             retries: 7,
             ack_every: 64,
             batch: Duration::from_micros(2),
+            ordered: true,
             dcqcn: None,
         }
     }
@@ -124,7 +131,10 @@ impl Requester {
     /// A requester without messages.
     pub fn new(config: RequesterConfig) -> Self {
         let engine = match config.recovery {
-            Recovery::GoBackN => Engine::GoBack(GoBack::new(config.first, config.timeout / 2)),
+            Recovery::GoBackN => {
+                let settle = config.timeout / 2;
+                Engine::GoBack(GoBack::new(config.first, settle, config.ordered))
+            }
             Recovery::Selective { reorder } => {
                 Engine::Selective(Selective::new(config.first, config.window, reorder))
             }

@@ -250,6 +250,30 @@ fn everything_completes_in_order_over_any_loss_and_the_wrap() {
 }
 
 #[test]
+fn on_a_clean_path_nothing_is_asked_for_twice() {
+    for recovery in [Recovery::GoBackN, SELECTIVE] {
+        for seed in 0..6 {
+            let mut rng = Rng::new(seed);
+            let mut wire = wire(recovery, 0, Loss::None, Loss::None, seed);
+            for _ in 0..300 {
+                let octets = rng.between(16_000, 20_000) as u32;
+                let read = rng.chance(0.85);
+                let operation = if read {
+                    Operation::Read
+                } else {
+                    Operation::Write
+                };
+                wire.requester.post(wire.now, operation, octets);
+            }
+            wire.run();
+            let figures = wire.requester.figures();
+            assert_eq!(wire.requester.error(), None, "{figures:?}");
+            assert_eq!((figures.again, figures.timeouts), (0, 0), "{figures:?}");
+        }
+    }
+}
+
+#[test]
 fn a_dead_path_fails_the_queue_pair() {
     for recovery in [Recovery::GoBackN, SELECTIVE] {
         let mut wire = wire(recovery, 0, Loss::Uniform(1.0), Loss::None, 1);

@@ -3,7 +3,6 @@
 
 use std::io;
 
-use crem_core::policy::LossClass;
 use serde_json::json;
 
 use super::pair::{Pair, PairConfig, Protection, roomy};
@@ -19,8 +18,6 @@ const RATE: f64 = 2e9;
 const FLOWS: u16 = 4;
 const RUNS: u64 = 24;
 const PORT_RATE: f64 = 100e9;
-/// A verdict is read this often.
-const SAMPLE: Duration = Duration::from_millis(100);
 const WARM: Duration = Duration::from_secs(3);
 const TIME: Duration = Duration::from_secs(9);
 
@@ -67,21 +64,19 @@ impl Kind {
     }
 }
 
-/// Verdicts of the samples in which something had been lost.
+/// Lost packets by the verdict at the time when they were reported.
 #[derive(Clone, Copy, Default, Debug)]
 struct Verdicts {
-    clean: u64,
     transmission: u64,
     congestion: u64,
 }
 
 impl Verdicts {
     fn all(&self) -> u64 {
-        self.clean + self.transmission + self.congestion
+        self.transmission + self.congestion
     }
 
     fn add(&mut self, other: &Self) {
-        self.clean += other.clean;
         self.transmission += other.transmission;
         self.congestion += other.congestion;
     }
@@ -164,29 +159,15 @@ fn run_one(kind: Kind, seed: u64) -> Verdicts {
     let end = start + WARM + TIME;
     let rate = load * RATE / f64::from(FLOWS);
     let flows = (0..FLOWS).map(|n| open_flow(n, start, rate, end)).collect();
-    let rtt = config.path.delay * 2;
     let mut pair = Pair::new(config, flows);
     pair.run_until(start + WARM);
-    let mut verdicts = Verdicts::default();
-    let mut lost = Vec::new();
-    while pair.now() < end {
-        let tally = pair.tally();
-        lost.push(tally.sources_lost + tally.sources_dropped);
-        // A verdict can only speak of losses that a report could tell of.
-        let at = pair.now() + SAMPLE.max(rtt * 4);
-        pair.run_until(at);
-        let tally = pair.tally();
-        if Some(&(tally.sources_lost + tally.sources_dropped)) == lost.last() {
-            continue;
-        }
-        let class = pair.csf.flows().next().map(|flow| flow.class);
-        match class {
-            Some(LossClass::Transmission) => verdicts.transmission += 1,
-            Some(class) if class.is_congestion() => verdicts.congestion += 1,
-            _ => verdicts.clean += 1,
-        }
+    let before = pair.counters().0;
+    pair.run_until(end);
+    let after = pair.counters().0;
+    Verdicts {
+        transmission: after.lost_transmission - before.lost_transmission,
+        congestion: after.lost_congestion - before.lost_congestion,
     }
-    verdicts
 }
 
 /// The confusion matrix.
@@ -200,7 +181,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
     let results = on_threads(options.threads, &cells, |(kind, seed)| {
         run_one(*kind, *seed)
     });
-    println!("verdicts of windows with losses: clean, transmission, congestion");
+    println!("lost packets by verdict: transmission, congestion");
     for kind in KINDS {
         let mut sum = Verdicts::default();
         let (mut right, mut count) = (0, 0);
@@ -222,13 +203,12 @@ pub fn run(options: &Options) -> io::Result<bool> {
 fn judge(report: &mut Report, kind: Kind, sum: &Verdicts, right: u64, count: u64) {
     let name = kind.name();
     println!(
-        "{name:40} {:6} {:6} {:6}  paths right {right} of {count}",
-        sum.clean, sum.transmission, sum.congestion
+        "{name:40} {:9} {:9}  paths right {right} of {count}",
+        sum.transmission, sum.congestion
     );
     report.figures(
         name,
         json!({
-            "clean": sum.clean,
             "transmission": sum.transmission,
             "congestion": sum.congestion,
             "paths": count,

@@ -99,6 +99,17 @@ pub struct Flow {
     pub completions: Vec<Completion>,
 }
 
+/// The stream of the flow with this number.
+pub(super) fn key(number: u16) -> StreamKey {
+    StreamKey {
+        namespace: Namespace(0),
+        source: IpAddr::from([10, 0, 1, 1]),
+        destination: IpAddr::from([10, 0, 2, 1]),
+        qp: Qpn::new(u32::from(number) + 1),
+        space: PsnSpace::Requests,
+    }
+}
+
 impl Flow {
     /// The flow with this number.
     pub fn new(number: u16, traffic: Traffic) -> Self {
@@ -110,13 +121,7 @@ impl Flow {
             ack_req: false,
         };
         Self {
-            key: StreamKey {
-                namespace: Namespace(0),
-                source: IpAddr::from([10, 0, 1, 1]),
-                destination: IpAddr::from([10, 0, 2, 1]),
-                qp: Qpn::new(u32::from(number) + 1),
-                space: PsnSpace::Requests,
-            },
+            key: key(number),
             traffic,
             sent: vec![empty; REMEMBERED],
             top: 0,

@@ -6,7 +6,7 @@ use std::io;
 use serde_json::json;
 
 use super::pair::Protection;
-use super::report::{Check, Report, on_threads};
+use super::report::{Check, Report, adaptation, on_threads};
 use super::settings::{ENDPOINTS, Options, with_block_epsilon};
 use super::writes::{WriteCell, WriteResult};
 use crate::Duration;
@@ -125,6 +125,7 @@ fn judge(report: &mut Report, gate: &Gate, result: &WriteResult, mean: f64, tail
         result.overhead(),
         result.again,
     );
+    println!("  adaptation {}", adaptation(&result.csf));
     report.figures(
         gate.label.clone(),
         json!({
@@ -145,6 +146,7 @@ fn judge(report: &mut Report, gate: &Gate, result: &WriteResult, mean: f64, tail
             "failed": result.failed,
             "m": m,
             "k": k,
+            "adaptation": adaptation(&result.csf),
         }),
     );
     if gate.gated {

@@ -10,6 +10,7 @@ pub mod overload;
 mod pair;
 mod report;
 mod settings;
+mod station;
 pub mod streams;
 mod svg;
 #[cfg(test)]

@@ -29,7 +29,7 @@ const CALM_TIME: Duration = Duration::from_secs(3);
 /// What is measured begins this long after the onset.
 const SETTLE: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(6);
-const LOADS: [f64; 10] = [0.5, 0.7, 0.9, 0.95, 1.0, 1.1, 1.2, 1.4, 1.7, 2.0];
+const LOADS: [f64; 11] = [0.5, 0.7, 0.9, 0.95, 1.0, 1.02, 1.05, 1.1, 1.3, 1.6, 2.0];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {

@@ -12,6 +12,7 @@ use crem_wire::crem::Message;
 use crem_wire::{Bitmap, Psn};
 
 use super::flow::{Flow, Frame};
+use super::station::{self, Station};
 use super::wire::{Forward, Item, Port, Tally, Transit};
 use crate::endpoint::rc::Packet;
 use crate::net::path::{Path, PathConfig};
@@ -88,6 +89,7 @@ pub fn roomy() -> CoreConfig {
         Prefix::host(gateway_a().ip()),
         Prefix::host(gateway_b().ip()),
     ];
+    cfg.reporters = vec![Prefix::host(station::address().ip())];
     cfg.path_mtu = 9_000;
     cfg.fec.rdma_mtu = 4096;
     cfg.csf.retain_octets = 64 << 30;
@@ -108,6 +110,7 @@ fn same(a: &Payload<'_, Frame>, b: &Payload<'_, Frame>) -> bool {
 enum Back {
     Answer { flow: u16, packet: Packet },
     Control(Box<Message>),
+    Report(Box<Message>),
 }
 
 /// The world.
@@ -158,6 +161,7 @@ impl Pair {
                 transit: Transit::default(),
                 tally: Tally::default(),
                 rng: rng.fork(1),
+                station: config.path_reports.then(Station::new),
             },
             back: Transit::default(),
             burst: Vec::with_capacity(256),
@@ -221,6 +225,7 @@ impl Pair {
             self.back.next(),
             self.forward.port.next(),
             flows,
+            self.forward.station.as_ref().and_then(Station::next),
         ];
         core.into_iter().chain(wire).flatten().min()
     }
@@ -234,6 +239,19 @@ impl Pair {
         self.forward.pump(self.now);
         self.send();
         self.forward.pump(self.now);
+        self.reports();
+    }
+
+    /// The node with the queue is as far from the senders as the queue: at the path's entry.
+    fn reports(&mut self) {
+        if let Some(station) = &mut self.forward.station {
+            while let Some(message) = station.poll(self.now) {
+                self.back.push(
+                    self.now + self.config.back / 4,
+                    Back::Report(Box::new(message)),
+                );
+            }
+        }
     }
 
     // ---- gateway A and the senders
@@ -250,6 +268,12 @@ impl Pair {
                 Back::Control(message) => {
                     let (now, out) = (self.now, &mut self.out_a);
                     self.csf.on_message(now, gateway_b(), &message, false, out);
+                    messages = true;
+                }
+                Back::Report(message) => {
+                    let (now, out) = (self.now, &mut self.out_a);
+                    let from = station::address();
+                    self.csf.on_message(now, from, &message, false, out);
                     messages = true;
                 }
             }

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use crem_core::csf::CsfCounters;
 use serde_json::{Map, Value, json};
 
 /// One target and what was measured.
@@ -127,6 +128,18 @@ fn check_json(check: &Check) -> Value {
 
 fn by_how_much(check: &Check) -> String {
     format!("{} {:.6} for {}", check.what, check.value, check.bound)
+}
+
+/// What moved m, counted over a whole run.
+pub(super) fn adaptation(csf: &CsfCounters) -> Value {
+    json!({
+        "configurations": csf.param_accepted,
+        "raises_reverted": csf.raises_reverted,
+        "repair_loss_reductions": csf.repair_loss_reductions,
+        "ce_reductions": csf.ce_reductions,
+        "flows_silent": csf.flows_silent,
+        "requests_volume_capped": csf.requests_volume_capped,
+    })
 }
 
 /// Runs `run` on every one of `cells` on `threads` threads; the results come in the order of the cells.

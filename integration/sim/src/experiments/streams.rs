@@ -4,10 +4,12 @@
 use std::io;
 
 use crem_core::config::CoreConfig;
+use crem_core::csf::CsfCounters;
 use serde_json::json;
 
 use super::flow::{Flow, Sink, Traffic};
 use super::pair::{Pair, PairConfig, Protection, roomy};
+use super::report::adaptation;
 use super::report::{Check, Report, on_threads};
 use super::settings::Options;
 use super::wire::Tally;
@@ -53,6 +55,8 @@ pub struct StreamResult {
     pub by_fec: u64,
     /// Symbols a block and positions a block at the end.
     pub shape: (u8, u8),
+    /// What the sender function counted in all.
+    pub csf: CsfCounters,
 }
 
 impl StreamResult {
@@ -105,6 +109,7 @@ pub fn stream(core: CoreConfig, loss: Loss, packets: u64, seed: u64) -> StreamRe
         tally,
         by_fec: pair.counters().1.restored_ordinary - fec_before,
         shape,
+        csf: pair.csf.counters(),
     }
 }
 
@@ -119,11 +124,12 @@ struct Case {
     after_fec: Option<f64>,
 }
 
-/// Long blocks with few symbols, and `rounds` coded rounds for the rest.
-fn frugal(m: u8, rounds: u8) -> CoreConfig {
+/// At most five ordinary symbols for a hundred packets, these targets, and `rounds` coded rounds.
+fn frugal(fec: Option<f64>, last: Option<f64>, rounds: u8) -> CoreConfig {
     let mut core = roomy();
-    (core.fec.k, core.fec.max_k) = (128, 128);
-    (core.fec.m_max, core.crf.rounds) = (m, rounds);
+    core.fec.repair_share_permille = 50;
+    (core.fec.targets.fec, core.fec.targets.last) = (fec, last);
+    (core.fec.targets.rounds, core.crf.rounds) = (rounds, rounds);
     core.crf.fallback = false;
     core
 }
@@ -143,19 +149,35 @@ fn cases() -> Vec<Case> {
         Case {
             ordinary: Some(0.05),
             repair: None,
-            ..case("2 % uniform, one round", frugal(6, 1), Loss::Uniform(0.02))
+            ..case(
+                "2 % uniform, one round",
+                frugal(None, Some(1e-5), 1),
+                Loss::Uniform(0.02),
+            )
         },
         Case {
             ordinary: Some(0.05),
             after_fec: Some(0.6),
-            ..case("1 % in bursts of 4", frugal(6, 2), bursts(4.0))
+            ..case(
+                "1 % in bursts of 4",
+                frugal(Some(0.005), None, 2),
+                bursts(4.0),
+            )
         },
         Case {
             ordinary: Some(0.05),
             after_fec: Some(0.9),
-            ..case("1 % in bursts of 10", frugal(6, 2), bursts(10.0))
+            ..case(
+                "1 % in bursts of 10",
+                frugal(Some(0.005), None, 2),
+                bursts(10.0),
+            )
         },
-        case("1 % in bursts of 40", frugal(6, 2), bursts(40.0)),
+        case(
+            "1 % in bursts of 40",
+            frugal(None, Some(1e-5), 2),
+            bursts(40.0),
+        ),
     ]
 }
 
@@ -193,6 +215,7 @@ fn judge(report: &mut Report, case: &Case, result: &StreamResult) {
         result.repair(),
         result.shape,
     );
+    println!("  adaptation {}", adaptation(&result.csf));
     report.figures(
         label,
         json!({
@@ -206,6 +229,7 @@ fn judge(report: &mut Report, case: &Case, result: &StreamResult) {
             "repair": result.repair(),
             "m": result.shape.0,
             "k": result.shape.1,
+            "adaptation": adaptation(&result.csf),
         }),
     );
     let name = |what: &str| format!("{what} ({label})");

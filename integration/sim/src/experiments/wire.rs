@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use crem_core::actions::{Emit, RepairKind};
 use crem_wire::crem::{Message, RepairHeader};
 
+use super::station::Station;
 use crate::endpoint::rc::Packet;
 use crate::net::path::Path;
 use crate::net::{Cause, Class, Datagram, Link, Verdict};
@@ -162,8 +163,9 @@ pub(super) struct Forward {
     pub(super) path: Path,
     pub(super) transit: Transit<Item>,
     pub(super) tally: Tally,
-    /// Nothing is lost or queued behind: for the warm-up of a binding.
     pub(super) rng: Rng,
+    /// The node with the queue reports.
+    pub(super) station: Option<Station>,
 }
 
 impl Forward {
@@ -180,11 +182,20 @@ impl Forward {
         };
         match self.path.send(at, &datagram, &mut self.rng) {
             Verdict::Deliver { at, ce, again, .. } => {
+                if let Some(station) = &mut self.station {
+                    // The path delays all alike; what is more is the wait.
+                    station.on_wait(now, flow, at.since(now));
+                }
                 for at in [Some(at), again].into_iter().flatten() {
                     self.transit.push(at, Item::Source { flow, packet, ce });
                 }
             }
-            Verdict::Drop(Cause::Overflow) => self.tally.sources_dropped += 1,
+            Verdict::Drop(Cause::Overflow) => {
+                self.tally.sources_dropped += 1;
+                if let Some(station) = &mut self.station {
+                    station.on_drop(now, flow, packet.psn);
+                }
+            }
             Verdict::Drop(_) => self.tally.sources_lost += 1,
         }
     }

@@ -1,6 +1,8 @@
 //! One cell of the write experiments: WRITEs of one size on one connection over one path, and how long
 //! they took.
 
+use crem_core::csf::CsfCounters;
+
 use super::flow::{Flow, Traffic};
 use super::pair::{Pair, PairConfig, Protection};
 use super::wire::Tally;
@@ -61,6 +63,8 @@ pub struct WriteResult {
     pub failed: bool,
     /// Symbols a block, positions a block at the end.
     pub shape: Option<(u8, u8)>,
+    /// What the sender function counted in all.
+    pub csf: CsfCounters,
 }
 
 impl WriteResult {
@@ -173,6 +177,7 @@ fn result(pair: &Pair, start: &Mark) -> WriteResult {
         again: end.again - start.again,
         failed: failed(pair),
         shape: pair.csf.flows().next().map(|f| (f.m, f.k)),
+        csf: pair.csf.counters(),
     }
 }
 

@@ -95,6 +95,7 @@ fn icmp(destination: [u8; 4], kind: u8) -> Vec<u8> {
     packet
 }
 
+// shows: QOS-ECN-07, AMB-PAIR
 #[test]
 fn sources_are_requests_of_or_for_served_hosts() {
     let view = view("192.0.2.1", None);
@@ -138,6 +139,8 @@ fn sources_are_requests_of_or_for_served_hosts() {
     assert!(matches!(view.classify(&v6, Side::Lan), Verdict::Source(_)));
 }
 
+// shows: CREM-SCOPE-01, CREM-SCOPE-06, CREM-BLOCK-06, QOS-CNP-02, QOS-HDR-04, A17-03, AMB-OPCODES
+// shows: AMB-BADSRC
 #[test]
 fn what_is_no_source_just_passes() {
     let mut view = view("192.0.2.1", None);
@@ -177,9 +180,18 @@ fn what_is_no_source_just_passes() {
     ));
     view.active = false;
     assert_eq!(view.classify(&good, Side::Lan), Verdict::Forward);
+    view.active = true;
+    // TCP to the same port, version 1 of RoCE, opcodes that nobody knows yet.
+    let mut tcp = good.clone();
+    tcp[23] = 6;
+    let v1 = ethernet(OTHER, HOST, 0x8915, &roce(0x07, 40));
+    for frame in [tcp, v1, frame(0xc5, 40), frame(0x1f, 40)] {
+        assert_eq!(view.classify(&frame, Side::Lan), Verdict::Forward);
+    }
     assert_eq!(view.classify(&[1, 2, 3], Side::Lan), Verdict::Forward);
 }
 
+// shows: CREM-SCOPE-02
 #[test]
 fn read_requests_tell_their_length() {
     let view = view("192.0.2.1", None);
@@ -197,6 +209,7 @@ fn read_requests_tell_their_length() {
     assert_eq!(source.read_length, Some(70_000));
 }
 
+// shows: CREM-PORT-02, CREM-PR-07, AMB-PRICEPT, AMB-PAIR
 #[test]
 fn crem_stops_where_it_is_ours_to_read() {
     let view = view("192.0.2.1", None);
@@ -348,6 +361,7 @@ fn our_vlan_is_the_only_one_we_answer_in() {
     ));
 }
 
+// shows: QOS-PFC-01, QOS-PFC-06, AMB-QOS-PFC
 #[test]
 fn cut_frames_pause_and_our_own_are_refused() {
     let view = view("192.0.2.1", None);
@@ -401,4 +415,62 @@ fn cut_frames_pause_and_our_own_are_refused() {
     // Spanning tree and link aggregation pass.
     let lacp = ethernet(Mac([1, 0x80, 0xc2, 0, 0, 2]), HOST, 0x8809, &[0; 46]);
     assert_eq!(view.classify(&lacp, Side::Lan), Verdict::Forward);
+}
+
+/// The stream that a packet from the LAN belongs to.
+fn key_of(view: &View, frame: &[u8]) -> crem_core::packet::StreamKey {
+    match view.classify(frame, Side::Lan) {
+        Verdict::Source(source) => source.key,
+        other => panic!("{other:?}"),
+    }
+}
+
+// shows: CREM-SCOPE-02
+#[test]
+fn only_opcode_queue_pair_and_psn_of_a_packet_are_read() {
+    let view = view("192.0.2.1", None);
+    let payload = roce(0x04, 40);
+    let frame = udp(OTHER, "10.0.1.5:1", "10.0.2.5:4791", Tags::NONE, &payload);
+    let verdict = view.classify(&frame, Side::Lan);
+    assert!(matches!(verdict, Verdict::Source(_)));
+    let start = frame.len() - payload.len();
+    for at in 0..payload.len() {
+        let mut other = frame.clone();
+        other[start + at] ^= 0x20;
+        let read = matches!(at, 0 | 5..=7 | 9..=11);
+        assert_eq!(
+            view.classify(&other, Side::Lan) != verdict,
+            read,
+            "octet {at}"
+        );
+    }
+}
+
+// shows: CREM-SCOPE-07, QOS-QP-01, QOS-HDR-06, A17-02
+#[test]
+fn a_flow_is_its_addresses_and_queue_pair_in_one_direction() {
+    let view = view("192.0.2.1", None);
+    let frame = |from: &str, to: &str| udp(OTHER, from, to, Tags::NONE, &roce(0x04, 40));
+    let base = frame("10.0.1.5:1", "10.0.2.5:4791");
+    let key = key_of(&view, &base);
+    // The source port is the network's, not the flow's.
+    assert_eq!(key_of(&view, &frame("10.0.1.5:777", "10.0.2.5:4791")), key);
+    assert_ne!(key_of(&view, &frame("10.0.1.6:1", "10.0.2.5:4791")), key);
+    assert_ne!(key_of(&view, &frame("10.0.1.5:1", "10.0.2.6:4791")), key);
+    let mut other_pair = base.clone();
+    other_pair[42 + 7] ^= 1;
+    assert_ne!(key_of(&view, &other_pair), key);
+    // The way back is another flow, even toward an equal number.
+    let back = frame("10.0.2.5:1", "10.0.1.5:4791");
+    let Verdict::Source(back) = view.classify(&back, Side::Wan) else {
+        panic!()
+    };
+    assert_eq!(back.key.qp, key.qp);
+    assert_ne!(back.key, key);
+    // Nor does the Flow Label of IPv6 name a flow.
+    let v6 = frame("[2001:db8:1::5]:1", "[2001:db8:2::5]:4791");
+    let mut labelled = v6.clone();
+    labelled[15] |= 0x0a;
+    labelled[16..18].copy_from_slice(&[0xbc, 0xde]);
+    assert_eq!(key_of(&view, &labelled), key_of(&view, &v6));
 }

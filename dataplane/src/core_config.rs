@@ -152,6 +152,7 @@ mod tests {
         limits = { retained_frames = 77, held_frames = 33, flow_idle_ms = 5000 }
     "#;
 
+    // shows: CREM-PORT-02, CREM-FEC-02
     #[test]
     fn what_the_document_says_reaches_the_core() {
         let document = parse(DOCUMENT, Syntax::Toml).unwrap();
@@ -176,6 +177,10 @@ mod tests {
         assert_eq!((core.csf.retain_packets, core.crf.keep_packets), (77, 33));
         assert_eq!(core.crf.hold, config::Hold::Off);
         assert!(!core.crf.replay);
+        let without = DOCUMENT.replace("k = 16", "source_copy = false, k = 16");
+        let document = parse(&without, Syntax::Toml).unwrap();
+        let core = core_config(document.segments.values().next().unwrap());
+        assert_eq!(core.fec.schemes, 0b110, "scheme 1 is never left out");
         assert_eq!(core.crf.idle, Duration::from_secs(5));
     }
 

@@ -148,6 +148,7 @@ mod tests {
         }
     }
 
+    // shows: CREM-PORT-01, CREM-CC-04, CREM-CC-05, QOS-ECN-01, QOS-ECN-05, AMB-SRCPORT, AMB-AF
     #[test]
     fn repair_goes_around_its_symbol_with_every_address_family_and_tag_count() {
         for (peer, tagged) in [
@@ -174,6 +175,7 @@ mod tests {
         }
     }
 
+    // shows: CREM-PORT-01, AMB-CTRLDSCP
     #[test]
     fn messages_and_info_can_be_read_back() {
         let (pool, mut scratch) = (HeapPool::default(), Vec::new());

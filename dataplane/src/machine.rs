@@ -437,6 +437,7 @@ mod tests {
         assert!(claim(&document).is_ok());
     }
 
+    // shows: QOS-VLAN-03
     #[test]
     fn buffers_hold_a_symbol_with_its_headers_and_the_longest_frame() {
         let document = document(

@@ -123,6 +123,7 @@ mod tests {
         assert_eq!(run(&[], &[9]), [9]);
     }
 
+    // shows: QOS-CNP-03
     #[test]
     fn plain_frames_pass_those_that_are_held() {
         assert_eq!(run(&[1, 2, 3, 4], &[]), [2, 4]);

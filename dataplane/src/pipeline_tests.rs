@@ -78,11 +78,16 @@ fn config(own: usize, peered: bool, policy: &str) -> SegmentConfig {
 }
 
 fn segment(own: usize, peered: bool, policy: &str) -> Segment<Heap> {
+    segment_in(None, own, peered, policy)
+}
+
+/// The same with the in-band address in a VLAN.
+fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segment<Heap> {
     let config = config(own, peered, policy);
     let station = Station {
         address: address(GATEWAYS[own]),
         mac: gateway_mac(own),
-        vlan: None,
+        vlan,
     };
     let view = View {
         parse: ParseConfig {
@@ -115,10 +120,14 @@ fn segment(own: usize, peered: bool, policy: &str) -> Segment<Heap> {
 
 /// A request packet from host 0 to host 1.
 fn packet(psn: u32) -> Vec<u8> {
+    packet_in(Tags::NONE, psn)
+}
+
+fn packet_in(tags: Tags, psn: u32) -> Vec<u8> {
     let headers = UdpFrame {
         destination_mac: mac(2),
         source_mac: mac(1),
-        tags: Tags::NONE,
+        tags,
         source: SocketAddr::new(address(HOSTS[0]), 50_000),
         destination: SocketAddr::new(address(HOSTS[1]), UDP_PORT),
         tos: 26 << 2 | 2,
@@ -237,6 +246,7 @@ fn psns(frames: &[HeapBuf]) -> Vec<u32> {
     frames.iter().filter_map(|f| psn_of(f.octets())).collect()
 }
 
+// shows: CREM-SCOPE-03, CREM-ARCH-05, CREM-PR-13, CREM-RECV-13, QOS-DSCP-03
 #[test]
 fn a_lossy_wire_becomes_a_good_one() {
     for peered in [true, false] {
@@ -267,6 +277,7 @@ fn a_lossy_wire_becomes_a_good_one() {
     }
 }
 
+// shows: CREM-PORT-01
 #[test]
 fn nothing_of_ours_reaches_the_hosts_and_repair_follows_its_sources() {
     let mut pair = Pair::new(false);
@@ -522,4 +533,207 @@ fn what_waited_before_the_start_does_not_go_on() {
     segment.lan.device.arrive(&frame);
     segment.turn(&clock);
     assert_eq!(segment.wan.device.sent.len(), 1);
+}
+
+// shows: CREM-ARCH-04
+#[test]
+fn sources_leave_first_in_the_turn_in_which_they_came() {
+    let mut pair = Pair::new(true);
+    let mut repairs = 0;
+    for n in 0..1000 {
+        pair.gateways[0].lan.device.arrive(&packet(n));
+        let mut left = Vec::new();
+        pair.step(&mut |frame| {
+            left.push(psn_of(frame));
+            false
+        });
+        // What gateway 0 sent comes before what gateway 1 sent.
+        assert_eq!(left.first(), Some(&Some(n)), "{left:?}");
+        repairs += left.len() - 1;
+    }
+    assert!(repairs > 50, "{repairs}");
+}
+
+/// Frames that are no sources, from a request packet.
+fn bystanders() -> Vec<Vec<u8>> {
+    let with = |at: usize, octets: &[u8]| {
+        let mut frame = packet(5000);
+        frame[at..at + octets.len()].copy_from_slice(octets);
+        frame
+    };
+    let mut marked = packet(5001);
+    let parsed = frame::parse(&marked, &ParseConfig::default());
+    frame::set_tos(&mut marked, &parsed, 48 << 2 | 3);
+    vec![
+        // Congestion notification, acknowledgment, an opcode that nobody knows.
+        with(42, &[0x81]),
+        with(42, &[0x11]),
+        with(42, &[0xc5]),
+        // TCP, RoCE version 1.
+        with(23, &[6]),
+        with(12, &[0x89, 0x15]),
+        // A source with a mark and another DSCP.
+        marked,
+    ]
+}
+
+// shows: CREM-SCOPE-01, CREM-SCOPE-03, CREM-SCOPE-06, QOS-ECN-03, QOS-DSCP-03, QOS-CNP-03
+// shows: QOS-CNP-04, QOS-HDR-04, A17-03
+#[test]
+fn what_passes_is_not_changed_also_while_packets_are_held() {
+    let mut pair = Pair::new(true);
+    transfer(&mut pair, 1000, |_| false);
+    // A gap that nothing fills: what follows of the flow is held.
+    for psn in [1001, 1002] {
+        pair.gateways[1].wan.device.arrive(&packet(psn));
+    }
+    let sent = bystanders();
+    for frame in &sent[..5] {
+        pair.gateways[1].wan.device.arrive(frame);
+    }
+    let now = Instant(pair.now.get());
+    pair.gateways[1].turn(&|| now);
+    let octets = |frames: Vec<HeapBuf>| -> Vec<Vec<u8>> {
+        frames.iter().map(|f| f.octets().to_vec()).collect()
+    };
+    assert_eq!(octets(pair.received()), sent[..5], "at once, past the hold");
+    for _ in 0..2000 {
+        pair.step(&mut |_| false);
+    }
+    assert_eq!(psns(&pair.received()), [1001, 1002]);
+    // Through both gateways.
+    for frame in &sent {
+        pair.gateways[0].lan.device.arrive(frame);
+    }
+    for _ in 0..2000 {
+        pair.step(&mut |_| false);
+    }
+    assert_eq!(octets(pair.received()), sent);
+}
+
+/// A CREM message from a stranger to a host that gateway 1 serves.
+fn stranger(message: &crem_wire::crem::Message) -> Vec<u8> {
+    let mut payload = Vec::new();
+    message.encode(&mut payload);
+    let headers = UdpFrame {
+        destination_mac: mac(2),
+        source_mac: mac(9),
+        tags: Tags::NONE,
+        source: "203.0.113.9:4801".parse().unwrap(),
+        destination: SocketAddr::new(address(HOSTS[1]), CREM_PORT),
+        tos: 0,
+        ttl: 64,
+        ident: 0,
+        dont_fragment: true,
+        udp_checksum: false,
+    };
+    let mut octets = vec![0; headers.header_len()];
+    octets.extend_from_slice(&payload);
+    headers.write(&mut octets).unwrap();
+    octets
+}
+
+// shows: CREM-SEC-01, CREM-SEC-04, AMB-PRICEPT
+#[test]
+fn crem_from_outside_ends_at_the_boundary() {
+    use crem_wire::crem::{
+        Close, FlowDescriptor, Hello, HopEntry, Limits, Message, ParamUpdate, PathReport,
+    };
+    use crem_wire::{ConfigId, FlowId};
+    let flow = FlowId::new(7).unwrap();
+    let descriptor = FlowDescriptor {
+        source: address(HOSTS[0]),
+        destination: address(HOSTS[1]),
+        qp: Qpn::new(0x11),
+    };
+    let hop = HopEntry {
+        node: 1,
+        period: 1,
+        lost: 1,
+        queue_delay_change_us: 0,
+        cause: 1,
+        dropped: Vec::new(),
+    };
+    let messages = [
+        Message::Hello(Hello {
+            kind: 1,
+            limits: Limits {
+                schemes: 7,
+                max_k: 64,
+                max_m: 8,
+                max_t: 1100,
+            },
+            rdma_mtu: 1024,
+            nonce: 1,
+            flow: descriptor,
+        }),
+        Message::ParamUpdate(ParamUpdate {
+            flow,
+            config: ConfigId(1),
+            scheme: 1,
+            k: 32,
+            m: 2,
+            t: 1062,
+            effective: Psn::new(0),
+        }),
+        Message::PathReport(PathReport {
+            truncated: false,
+            method: 3,
+            flow: FlowDescriptor {
+                source: address(HOSTS[1]),
+                destination: address(HOSTS[0]),
+                ..descriptor
+            },
+            hops: vec![hop],
+        }),
+        Message::Close(Close { flow, reason: 0 }),
+    ];
+    let mut segment = segment(1, true, "");
+    for message in &messages {
+        segment.wan.device.arrive(&stranger(message));
+    }
+    for n in 1..50 {
+        segment.turn(&|| Instant(n * STEP_NS));
+    }
+    assert!(segment.lan.device.sent.is_empty(), "nothing goes on");
+    assert!(segment.wan.device.sent.is_empty(), "nothing is answered");
+    let counters = segment.counters.messages;
+    assert_eq!((counters.boundary, counters.intercepted), (2, 2));
+}
+
+// shows: QOS-DSCP-05, QOS-VLAN-02, AMB-QOS-PCP
+#[test]
+fn repair_has_the_vlan_of_the_gateway_and_the_priority_of_its_flow() {
+    let policy = "m_min = 2, initial_loss = 0.02";
+    let mut pair = Pair::new(true);
+    pair.gateways = [0, 1].map(|own| segment_in(Some(7), own, true, policy));
+    let mut tags = Tags::NONE;
+    assert!(tags.push(frame::Tag::vlan(5 << 13 | 100)));
+    let config = ParseConfig {
+        crem_port: Some(CREM_PORT),
+        vxlan_port: None,
+    };
+    let mut seen = Vec::new();
+    for n in 0..1500 {
+        pair.gateways[0].lan.device.arrive(&packet_in(tags, n));
+        pair.step(&mut |octets| {
+            let parsed = frame::parse(octets, &config);
+            let repair = parsed.class == frame::Class::Crem && octets.len() > 500;
+            if repair {
+                let link = parsed.link.unwrap();
+                seen.push((link.tags.as_slice().to_vec(), parsed.ip.unwrap().tos));
+            }
+            psn_of(octets) == Some(1200)
+        });
+    }
+    assert!(seen.len() > 20, "{}", seen.len());
+    let expected = (vec![frame::Tag::vlan(5 << 13 | 7)], 26 << 2 | 2);
+    assert!(seen.iter().all(|s| *s == expected), "{:?}", seen[0]);
+    let arrived = pair.received();
+    let restored = arrived.iter().find(|f| psn_of(f.octets()) == Some(1200));
+    let restored = frame::parse(restored.unwrap().octets(), &config);
+    assert_eq!(
+        restored.link.unwrap().tags.as_slice(),
+        [frame::Tag::vlan(5 << 13 | 100)]
+    );
 }

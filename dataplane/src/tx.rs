@@ -209,6 +209,7 @@ mod tests {
         frames.iter().map(|f| f.octets()[0]).collect()
     }
 
+    // shows: QOS-PFC-05
     #[test]
     fn what_waits_goes_first_and_the_order_stays() {
         let device = HeapPort {
@@ -228,6 +229,7 @@ mod tests {
         assert_eq!((c.tx_frames, c.tx_octets, c.tx_deferred), (5, 300, 3));
     }
 
+    // shows: QOS-PFC-05
     #[test]
     fn what_finds_no_place_is_counted() {
         let device = HeapPort {
@@ -242,6 +244,7 @@ mod tests {
         assert_eq!((egress.waiting(), dropped), (WAITING, 16));
     }
 
+    // shows: CREM-ARCH-04, QOS-SCHED-01
     #[test]
     fn repair_takes_only_room_that_sources_left() {
         let device = HeapPort {
@@ -268,6 +271,7 @@ mod tests {
         assert_eq!((drops.repair_age, coding.repair_ordinary), (1, 1));
     }
 
+    // shows: QOS-SCHED-01, QOS-PFC-05
     #[test]
     fn repair_that_the_device_does_not_take_stays_behind_the_next_sources() {
         let device = HeapPort {

@@ -131,6 +131,7 @@ mod tests {
     use super::*;
     use reed_solomon_erasure::galois_8;
 
+    // shows: CREM-FEC-05
     #[test]
     fn coefficients_are_the_documents_example() {
         let expected = [
@@ -145,6 +146,7 @@ mod tests {
         }
     }
 
+    // shows: CREM-FEC-05, CREM-FEC-06
     #[test]
     fn coefficients_exist_exactly_below_the_pole() {
         for i in 0..=255u8 {

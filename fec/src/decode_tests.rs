@@ -95,6 +95,7 @@ fn job<'a>(
     }
 }
 
+// shows: CREM-RSP-08, CREM-RSP-09
 #[test]
 fn mixed_rounds_with_a_late_source() {
     let block = Block::new(60, 0..10, 5);
@@ -161,6 +162,7 @@ fn a_missing_source_that_nobody_asked_for_is_an_unknown_all_the_same() {
     }
 }
 
+// shows: CREM-FEC-13
 #[test]
 fn xor_recovers_one() {
     let block = Block::new(33, 3..9, 3);
@@ -179,6 +181,7 @@ fn xor_recovers_one() {
     );
 }
 
+// shows: CREM-SYM-04, AMB-SYM-PAD
 #[test]
 fn corruption_shows_in_prefix_or_padding() {
     let block = Block::new(64, 0..2, 1);
@@ -371,6 +374,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 6 } else { 512 }))]
 
     /// What is delivered is right, the rank is that of the coefficients, and full rank delivers all.
+    // shows: CREM-FEC-10, CREM-BLOCK-04
     #[test]
     fn decoding_delivers_what_the_rank_allows(case in case()) {
         let block = Block::new(case.t, case.positions.iter().copied(), case.seed);
@@ -399,6 +403,7 @@ proptest! {
     }
 
     /// As many ordinary symbols as losses always suffice.
+    // shows: CREM-FEC-12
     #[test]
     fn the_code_is_maximum_distance_separable(
         k in 1u8..=240,

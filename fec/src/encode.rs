@@ -237,6 +237,7 @@ mod tests {
         }
     }
 
+    // shows: CREM-SYM-01, CREM-SYM-03, CREM-FEC-07
     #[test]
     fn the_documents_example() {
         let payloads = [b"RDMA-PKT-0", b"RDMA-PKT-1", b"RDMA-PKT-2", b"RDMA-PKT-3"];

@@ -154,6 +154,7 @@ mod tests {
         product
     }
 
+    // shows: CREM-FEC-04
     #[test]
     fn products_agree_with_the_definition_and_with_another_implementation() {
         for a in 0..=255u8 {

@@ -148,6 +148,7 @@ mod tests {
         }
     }
 
+    // shows: AMB-RANK
     #[test]
     fn distinct_indices_over_partial_sets_may_be_singular() {
         let unknown: PositionSet = [0u8, 2, 7].into_iter().collect();
@@ -157,6 +158,7 @@ mod tests {
         assert!(RankSolver::default().is_independent([held[0]], held[1], unknown));
     }
 
+    // shows: CREM-FEC-10
     #[test]
     fn covering_sets_count_distinct_indices() {
         let unknown: PositionSet = [3u8, 9].into_iter().collect();

@@ -2,6 +2,7 @@
 //! Product code does not live here.
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod fuzz_fec;
 pub mod pcap;
 pub mod restore;

@@ -15,7 +15,8 @@ const SYMBOL_OVER_RDMA_MTU: u16 = 38;
 /// Common header and REPAIR fields.
 const REPAIR_FIXED: u16 = 20;
 const UDP_HEADER: u16 = 8;
-const ROCE_PORT: u16 = 4791;
+/// Ports that RoCEv2, VXLAN and IPFIX have in every domain.
+const TAKEN_PORTS: &[u16] = &[4791, 4789, 4739];
 
 /// IP MTU that the largest REPAIR needs: the RETX form with both bitmaps.
 fn needed_mtu(segment: &Segment, ipv6: bool) -> u16 {
@@ -113,8 +114,8 @@ fn policy(segment: &Segment, check: &Check<'_>) {
         let expected = format!("less than rnic_timeout_ns, which is {timeout}");
         check.say("/policy/hold_ns", hold.to_string(), expected);
     }
-    if segment.crem_port == ROCE_PORT {
-        let expected = "a port other than that of RoCEv2";
+    if TAKEN_PORTS.contains(&segment.crem_port) {
+        let expected = "a port other than those of RoCEv2, VXLAN and IPFIX";
         check.say("/crem_port", segment.crem_port.to_string(), expected);
     }
 }

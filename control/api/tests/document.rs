@@ -55,6 +55,7 @@ fn toml_json_and_the_written_form_are_one() {
     assert_eq!(again, document);
 }
 
+// shows: CREM-POL-03, CREM-POL-07, CREM-POL-09
 #[test]
 fn what_the_example_calls_default_is_the_default() {
     let short: String = EXAMPLE
@@ -66,6 +67,7 @@ fn what_the_example_calls_default_is_the_default() {
     assert_eq!(parse(&short, Syntax::Toml).unwrap(), example());
 }
 
+// shows: CREM-PORT-05
 #[test]
 fn all_problems_come_at_once() {
     let text = r#"
@@ -119,6 +121,7 @@ fn all_problems_come_at_once() {
     assert_eq!(found.len(), expected.len() + 4, "{}", found.join("\n"));
 }
 
+// shows: CREM-OPS-01, QOS-MTU-04
 #[test]
 fn a_path_mtu_too_small_for_repair_is_refused_with_both_numbers() {
     // k 128 needs 24 octets of bitmaps more than k 32: the figures are RDMA MTU + 118 over IPv4.
@@ -180,6 +183,7 @@ fn passthrough_needs_no_addresses_and_no_room_for_repair() {
     }
 }
 
+// shows: CREM-PORT-04
 #[test]
 fn contradictions_between_values_are_refused() {
     let cases = [
@@ -189,6 +193,14 @@ fn contradictions_between_values_are_refused() {
         ),
         (
             with("crem_port", "crem_port = 4791"),
+            "/segments/a/crem_port:",
+        ),
+        (
+            with("crem_port", "crem_port = 4789"),
+            "/segments/a/crem_port:",
+        ),
+        (
+            with("crem_port", "crem_port = 4739"),
             "/segments/a/crem_port:",
         ),
         (

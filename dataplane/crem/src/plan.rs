@@ -304,6 +304,7 @@ mod tests {
         }
     }
 
+    // shows: CREM-REQ-05, AMB-CLAMP
     #[test]
     fn too_small_a_suggestion_is_raised() {
         let answer = Answer::Coded {
@@ -319,6 +320,7 @@ mod tests {
         );
     }
 
+    // shows: AMB-ABSENTREQ
     #[test]
     fn absent_positions_get_info_and_are_not_coded() {
         let present = Bitmap::first(5);
@@ -347,6 +349,7 @@ mod tests {
         );
     }
 
+    // shows: CREM-FEC-14, CREM-RSP-03
     #[test]
     fn copies_where_coding_is_not_possible() {
         let copies = Answer::Copies(set(&[3, 4, 5]));
@@ -388,6 +391,7 @@ mod tests {
         assert_eq!((longest.count, longest.next), (1 << 24, Psn::new(7)));
     }
 
+    // shows: QOS-MTU-02, QOS-MTU-03, CREM-OPS-01
     #[test]
     fn sizes_of_the_architecture_page() {
         for (family, over) in [(Family::V4, 118), (Family::V6, 138)] {
@@ -395,12 +399,19 @@ mod tests {
             assert_eq!(path_mtu_needed(t, family, 128, 0), 4096 + over);
             assert_eq!(max_symbol_length(4096 + over as u16, family, 128, 0), t);
         }
+        // Both octets of length, BTH, RETH, immediate data, payload, ICRC.
+        assert_eq!(symbol_length(4096, false), 2 + 12 + 16 + 4 + 4096 + 4);
+        assert_eq!(
+            (vxlan_overhead(Family::V4), vxlan_overhead(Family::V6)),
+            (50, 70)
+        );
         assert_eq!(
             max_symbol_length(50, Family::V4, 32, vxlan_overhead(Family::V6)),
             0
         );
     }
 
+    // shows: AMB-STATUS
     #[test]
     fn refusals_have_a_fixed_order() {
         let limits = Limits {
@@ -442,6 +453,7 @@ mod tests {
 
     proptest! {
         /// M lies where the document wants it, indices are new and legal, L holds present ones only.
+        // shows: CREM-FEC-06, CREM-RSP-01, CREM-CC-03, CREM-SEC-02
         #[test]
         fn responses_keep_the_rules(
             k in 1u8..=255,
@@ -472,6 +484,7 @@ mod tests {
         }
 
         /// Ranges name exactly the PSNs they cover, across the wrap of the PSN space.
+        // shows: CREM-BLOCK-01, CREM-REQ-08
         #[test]
         fn ranges_name_what_they_cover(
             start in 0u32..1 << 24,

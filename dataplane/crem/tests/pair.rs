@@ -77,6 +77,7 @@ fn one_percent_loss_is_repaired() {
     }
 }
 
+// shows: CREM-POL-08, AMB-M0
 #[test]
 fn without_redundancy_coded_retransmission_repairs() {
     let mut cfg = config();
@@ -96,6 +97,7 @@ fn without_redundancy_coded_retransmission_repairs() {
     assert!(t.repair <= 2 * t.lost + 50, "{t:?}");
 }
 
+// shows: CREM-RSP-05, AMB-BACK2BACK
 #[test]
 fn bursts_beyond_m_are_repaired_in_one_round() {
     let mut cfg = config();
@@ -192,6 +194,7 @@ fn mixed(seed: u64) {
     );
 }
 
+// shows: CREM-SCOPE-05, CREM-RECV-03
 #[test]
 fn mixed_traffic_over_a_bad_path() {
     for seed in 1..=4 {

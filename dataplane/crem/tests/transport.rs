@@ -366,6 +366,7 @@ fn run(pair: Pair, config: &CoreConfig, loss_ppm: u32, seed: u64) -> Result {
 
 /// Ten losses a round trip: bare, a resent window loses packets again and again. Protected it does not,
 /// though the first window passes before the flow is bound.
+// shows: QOS-QP-02
 #[test]
 fn go_back_n_keeps_going_at_one_percent() {
     let config = config();
@@ -420,6 +421,7 @@ fn without_loss_the_pair_costs_nothing() {
 }
 
 /// The breaker opens: what is left is the transport's own way, delayed by the hold while it lasts.
+// shows: CREM-FB-04
 #[test]
 fn heavy_loss_is_no_worse_than_bare() {
     let config = config();

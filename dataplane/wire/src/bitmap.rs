@@ -173,6 +173,7 @@ mod tests {
         }
     }
 
+    // shows: CREM-MSG-10, AMB-BITPAD
     #[test]
     fn wire_order_is_most_significant_first() {
         let set: Bitmap = [0u8, 31, 32, 95].into_iter().collect();

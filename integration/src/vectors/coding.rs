@@ -53,6 +53,7 @@ pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str
             return &["coefficients", "products", "cases"];
         }
     };
+    // shows: CREM-FEC-05
     tally.each(
         document,
         "coefficients",
@@ -60,9 +61,13 @@ pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str
             equal("coefficient", expected, cauchy::coefficient(i, j))
         },
     );
+    // shows: CREM-FEC-04
     tally.each(document, "products", |(a, b, expected): (u8, u8, u8)| {
         equal("product", expected, gf::mul(a, b))
     });
+    // shows: CREM-SYM-01, CREM-SYM-03, CREM-SYM-04, CREM-BLOCK-04, CREM-FEC-03, CREM-FEC-07
+    // shows: CREM-FEC-08, CREM-FEC-09, CREM-FEC-10, CREM-FEC-13, CREM-RECV-02, CREM-RSP-08
+    // shows: CREM-RSP-09
     tally.each_with(document, "cases", |tally, label, case: Case| {
         tally.check(
             || format!("{label}: present bitmap"),

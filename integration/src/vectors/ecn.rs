@@ -28,13 +28,16 @@ struct Repair {
 }
 
 pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str] {
+    // shows: QOS-VXLAN-05
     tally.each(document, "decap", |case: Decap| {
         let found = decapsulate_ecn(Ecn::of(case.inner), Ecn::of(case.outer));
         equal("codepoint", case.result, found.map(Ecn::bits))
     });
+    // shows: QOS-DSCP-01, QOS-ECN-01
     tally.each(document, "tos", |case: Octet| {
         equal("octet", case.tos, tos(case.dscp, Ecn::of(case.ecn)))
     });
+    // shows: QOS-DSCP-02, CREM-CC-04, CREM-CC-05, CREM-RECV-13
     tally.each(document, "repair", |case: Repair| {
         equal("REPAIR", case.repair_tos, repair_tos(case.flow_tos))?;
         equal(

@@ -40,6 +40,7 @@ struct Ident {
 }
 
 pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str] {
+    // shows: QOS-ICRC-01, QOS-ICRC-02, QOS-ICRC-03, QOS-ICRC-04, QOS-CNP-05
     tally.each_with(document, "frames", |tally, label, case: Case| {
         tally.check(|| label.to_owned(), frame(&case));
         for mutation in &case.mutations {
@@ -50,6 +51,7 @@ pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str
             );
         }
     });
+    // shows: QOS-ICRC-04, AMB-IPID
     tally.each(document, "ident", |case: Ident| {
         equal("Identification", case.ident, solve(&case, &case.payload.0)?)?;
         equal(

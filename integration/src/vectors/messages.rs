@@ -27,6 +27,9 @@ struct Malformed {
 }
 
 pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str] {
+    // shows: CREM-MSG-01, CREM-MSG-02, CREM-MSG-04, CREM-MSG-07, CREM-MSG-08, CREM-MSG-13
+    // shows: CREM-MSG-18, CREM-MSG-19, CREM-MSG-20, CREM-MSG-21, CREM-MSG-22, CREM-MSG-24
+    // shows: CREM-MSG-25, CREM-MSG-27, CREM-MSG-29
     tally.each(document, "valid", |case: Valid| {
         if case.r#type == "REPAIR" {
             repair(&case)
@@ -34,6 +37,7 @@ pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str
             message(&case)
         }
     });
+    // shows: CREM-MSG-03, CREM-MSG-06, CREM-MSG-12, CREM-MSG-14, CREM-MSG-28, CREM-FEC-06
     tally.each(document, "malformed", |case: Malformed| {
         let found = parse(&case.hex.0);
         let verdict = if found.is_ok() { "accept" } else { "discard" };

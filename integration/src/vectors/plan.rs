@@ -113,9 +113,13 @@ struct Mtu {
 }
 
 pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str] {
+    // shows: CREM-REQ-05, CREM-RSP-01, CREM-RSP-02, CREM-RSP-03, CREM-FEC-14, AMB-CLAMP
     tally.each(document, "plans", plan);
+    // shows: CREM-BLOCK-01, CREM-REQ-08
     tally.each(document, "range_maps", range_map);
+    // shows: CREM-BLOCK-05, CREM-BLOCK-12, AMB-READ0
     tally.each(document, "reads", read);
+    // shows: CREM-MSG-10
     tally.each(document, "bitmaps", |case: BitmapCase| {
         let mut wire = vec![0; Bitmap::wire_len(case.k)];
         case.positions.0.write_wire(case.k, &mut wire);
@@ -126,6 +130,7 @@ pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str
             Bitmap::from_wire(&case.hex.0, case.k),
         )
     });
+    // shows: CREM-PARAM-05, CREM-PARAM-06
     tally.each(document, "effective_psn", |case: Effective| {
         let found = may_use(
             Psn::new(case.block_start),
@@ -134,6 +139,7 @@ pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str
         );
         equal("may_use", case.may_use, found)
     });
+    // shows: CREM-REQ-02, CREM-REQ-03, CREM-REQ-04
     tally.each(document, "suggested_m", |case: Suggested| {
         equal(
             "suggested M",
@@ -144,9 +150,11 @@ pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str
     let limits = document
         .get("limits")
         .and_then(|limits| LimitsCase::deserialize(limits).ok());
+    // shows: CREM-MSG-20, AMB-STATUS
     tally.each(document, "param_status", |case: Status| {
         status(&case, limits.as_ref().ok_or("the file has no limits")?)
     });
+    // shows: CREM-OPS-01, QOS-MTU-03
     tally.each(document, "mtu", mtu);
     &[
         "plans",

@@ -330,6 +330,7 @@ mod tests {
         positions.iter().copied().collect()
     }
 
+    // shows: CREM-BLOCK-01
     #[test]
     fn positions_wrap_with_the_psn() {
         let d = block(Bitmap::first(8)).description;
@@ -352,6 +353,7 @@ mod tests {
         assert!(d.overlaps(&shifted) && shifted.overlaps(&d));
     }
 
+    // shows: CREM-RECV-01
     #[test]
     fn refresh_reads_the_window() {
         let mut budget = Budget::new(100, 1 << 20);
@@ -382,6 +384,7 @@ mod tests {
         assert_eq!(b.missing(), set(&[1, 2, 7]));
     }
 
+    // shows: CREM-RECV-01, AMB-RANK
     #[test]
     fn strength_is_by_rank() {
         let mut solver = RankSolver::default();
@@ -422,6 +425,7 @@ mod tests {
         assert_eq!(b.strength(&mut solver).determined, set(&[7]));
     }
 
+    // shows: CREM-RECV-10, AMB-LAST
     #[test]
     fn ordinary_symbols_are_all_seen_by_count_or_flag() {
         let mut b = block(Bitmap::first(8));

@@ -168,6 +168,7 @@ mod tests {
         }
     }
 
+    // shows: AMB-EFFRESEND, AMB-STATUS
     #[test]
     fn repetitions_are_accepted_and_conflicts_refused() {
         let mut c = Configs::default();
@@ -215,6 +216,7 @@ mod tests {
         assert!(c.is_settled());
     }
 
+    // shows: CREM-PARAM-11, AMB-CFGREL
     #[test]
     fn the_older_is_released_when_nothing_can_refer_to_it() {
         let mut c = Configs::default();

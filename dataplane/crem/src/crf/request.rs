@@ -224,6 +224,7 @@ mod tests {
         (Psn::new(start), Psn::new(end))
     }
 
+    // shows: AMB-RANGEWAIT
     #[test]
     fn requests_for_one_block_keep_their_distance() {
         let (mut r, t) = (requests(), times());
@@ -250,6 +251,7 @@ mod tests {
         assert_eq!(r.expire(at(100)), Expired::default());
     }
 
+    // shows: AMB-REQBACKOFF
     #[test]
     fn silence_doubles_the_spacing_up_to_a_second() {
         let (mut r, t) = (requests(), times());

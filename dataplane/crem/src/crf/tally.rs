@@ -239,6 +239,7 @@ mod tests {
         FlowId::new(7).unwrap()
     }
 
+    // shows: AMB-LREXP
     #[test]
     fn positions_count_once_they_are_final() {
         let mut t = Tally::new(at(0));
@@ -264,6 +265,7 @@ mod tests {
         assert!(t.loss() > 0.0);
     }
 
+    // shows: AMB-LRACTIVE
     #[test]
     fn an_idle_flow_reports_its_final_counts_and_stops() {
         let mut t = Tally::new(at(0));

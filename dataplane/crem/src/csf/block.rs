@@ -106,6 +106,7 @@ mod tests {
         OpenBlock::new(Psn::new(start), config, Vec::new())
     }
 
+    // shows: CREM-BLOCK-01
     #[test]
     fn positions_wrap() {
         let block = block(0xff_fffe, 4);

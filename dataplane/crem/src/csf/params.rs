@@ -316,6 +316,7 @@ mod tests {
         }
     }
 
+    // shows: CREM-PARAM-03, CREM-PARAM-04, AMB-PUTIMEOUT
     #[test]
     fn sends_at_the_doubling_timeout_and_gives_up_at_255() {
         for (srtt, rto) in [
@@ -347,6 +348,7 @@ mod tests {
         }
     }
 
+    // shows: CREM-PARAM-07, AMB-EFFPSN, AMB-EFFRESEND
     #[test]
     fn effective_psn_is_one_srtt_ahead_and_moves_only_when_passed() {
         let mut params = Params::new();
@@ -380,6 +382,7 @@ mod tests {
         assert_eq!(far.effective, Psn::new(1 << 22));
     }
 
+    // shows: CREM-PARAM-05, CREM-PARAM-06
     #[test]
     fn used_only_after_ack_and_from_the_effective_psn_on() {
         let mut params = Params::new();
@@ -413,6 +416,7 @@ mod tests {
         assert_eq!(params.on_ack(update.config, 0, at), Acked::Accepted(None));
     }
 
+    // shows: CREM-PARAM-12, AMB-CFGID
     #[test]
     fn refusal_keeps_the_old_and_does_not_reuse_the_id() {
         let mut params = Params::new();
@@ -432,6 +436,7 @@ mod tests {
         assert_ne!(third.config, second.config);
     }
 
+    // shows: CREM-PARAM-02, AMB-CFGID
     #[test]
     fn ids_wrap_over_those_in_use() {
         let mut params = Params::new();

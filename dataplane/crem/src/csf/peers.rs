@@ -258,6 +258,7 @@ mod tests {
         }
     }
 
+    // shows: AMB-SCALE
     #[test]
     fn dead_peer_is_probed_once_a_second_then_less_often() {
         let mut peers = Peers::new(4);
@@ -326,6 +327,7 @@ mod tests {
         assert_eq!(peers.acquire(key(1)), None);
     }
 
+    // shows: AMB-READRESP
     #[test]
     fn response_streams_never_make_a_peer_dead() {
         let mut peers = Peers::new(2);

@@ -225,6 +225,7 @@ mod tests {
         track.observe(&packet, mtu, MS, Instant(0))
     }
 
+    // shows: CREM-BLOCK-06, AMB-NEWPSN
     #[test]
     fn new_and_behind_by_serial_distance() {
         let mut track = Track::default();
@@ -236,6 +237,7 @@ mod tests {
         assert_eq!(track.new_packets, 3);
     }
 
+    // shows: AMB-QPREUSE
     #[test]
     fn far_jumps_are_reuse() {
         let mut track = Track::default();
@@ -310,6 +312,7 @@ mod tests {
         assert!(track.rate(Instant(5_004_000_000)) < 100);
     }
 
+    // shows: QOS-MTU-01
     #[test]
     fn mtu_only_where_it_is_one() {
         let mut track = Track::default();

@@ -15,7 +15,7 @@ use crate::time::Instant;
 impl<B: PktBuf> Flow<B> {
     /// Takes consecutive packets of this flow.
     pub(super) fn on_run(&mut self, run: &[Desc<B>], io: &mut Io<'_, B>) {
-        let who = self.who(io.sh, io.now);
+        let mut who = self.who(io.sh, io.now);
         let mtu = self.rdma_mtu(io.sh);
         let (mut new, mut behind) = (0u32, 0u32);
         for packet in run {
@@ -25,6 +25,8 @@ impl<B: PktBuf> Flow<B> {
             {
                 io.sh.counters.read_length_invalid += 1;
             }
+            // A symbol has the DSCP of the packet that completes its block.
+            who.dscp = packet.dscp;
             let seen = self.track.observe(packet, mtu, who.srtt, io.now);
             match seen {
                 Seen::Behind => behind += 1,

@@ -105,6 +105,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
+    // shows: AMB-VOLCAP
     #[test]
     fn largest_of_the_three_limits() {
         let mut volume = Volume::new();

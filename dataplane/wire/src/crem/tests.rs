@@ -61,6 +61,7 @@ fn with(hex: &str, offset: usize, value: u8) -> Vec<u8> {
     datagram
 }
 
+// shows: CREM-MSG-07, CREM-MSG-11, AMB-EX44
 #[test]
 fn coding_example_of_the_draft() {
     let header = RepairHeader {
@@ -90,6 +91,8 @@ fn coding_example_of_the_draft() {
     assert_eq!(header.encode(&mut [0; 27]), 0);
 }
 
+// shows: CREM-MSG-04, CREM-MSG-13, CREM-MSG-17, CREM-MSG-21, CREM-MSG-22, CREM-MSG-25, CREM-PR-04
+// shows: AMB-PACK248, AMB-PRWIDTH, AMB-PRPSN
 #[test]
 fn fields_are_where_the_formats_put_them() {
     let Ok(Parsed::Message(Message::Hello(hello))) = parse(&octets(HELLO)) else {
@@ -156,6 +159,7 @@ fn literal_cases_round_trip() {
     }
 }
 
+// shows: CREM-MSG-02, AMB-LENGTH
 #[test]
 fn every_cut_and_every_tail_is_a_length_error() {
     for case in [REPAIR, RETX, INFO, REQUEST, RANGES, HELLO, HELLO_ACK, PATH] {
@@ -183,6 +187,7 @@ fn every_cut_and_every_tail_is_a_length_error() {
     }
 }
 
+// shows: CREM-MSG-01, CREM-MSG-03, CREM-MSG-05, CREM-MSG-06, AMB-FLOWID0
 #[test]
 fn rules_of_the_common_header() {
     assert_eq!(
@@ -205,6 +210,7 @@ fn rules_of_the_common_header() {
     }
 }
 
+// shows: CREM-FEC-06, CREM-MSG-08, CREM-MSG-09, CREM-MSG-12, AMB-BITPAD, AMB-REQID0
 #[test]
 fn rules_of_repair() {
     let reject = |datagram: Vec<u8>, reason| assert_eq!(parse(&datagram).err(), Some(reason));
@@ -242,6 +248,7 @@ fn rules_of_repair() {
     );
 }
 
+// shows: CREM-FEC-01, CREM-FEC-13, AMB-COPY
 #[test]
 fn rules_of_repair_by_scheme() {
     let copy = |index: u8, session: u8| {
@@ -260,6 +267,7 @@ fn rules_of_repair_by_scheme() {
     assert!(parse(&parity).is_ok());
 }
 
+// shows: CREM-MSG-14, CREM-MSG-26, CREM-MSG-28, AMB-METHOD, AMB-RANGE
 #[test]
 fn rules_of_the_other_messages() {
     let reject = |datagram: Vec<u8>, reason| assert_eq!(parse(&datagram).err(), Some(reason));
@@ -294,6 +302,7 @@ fn rules_of_the_other_messages() {
     reject(with(PATH, 41, 3), ParseError::Length);
 }
 
+// shows: CREM-MSG-17, CREM-IANA-01, AMB-RESERVED, AMB-FLAGS, AMB-LABEL
 #[test]
 fn reserved_fields_and_undefined_flags_are_ignored() {
     let cases = [
@@ -324,6 +333,7 @@ fn reserved_fields_and_undefined_flags_are_ignored() {
     );
 }
 
+// shows: CREM-MSG-28
 #[test]
 fn counts_are_cut_at_what_their_fields_can_say() {
     let hop = HopEntry {
@@ -378,6 +388,84 @@ fn error_names_are_distinct_and_indexed() {
     for scheme in Scheme::ALL {
         assert_eq!(Scheme::from_code(scheme.code()), Some(*scheme));
     }
+}
+
+// shows: CREM-FEC-01, CREM-MSG-05, CREM-MSG-08, CREM-MSG-15, CREM-MSG-23, CREM-MSG-26, CREM-MSG-30
+// shows: CREM-IANA-01, CREM-IANA-02
+#[test]
+fn codes_are_those_of_the_registries() {
+    use MessageType as M;
+    let types = [
+        (M::Repair, 1),
+        (M::Hello, 2),
+        (M::HelloAck, 3),
+        (M::ParamUpdate, 4),
+        (M::ParamAck, 5),
+        (M::RepairRequest, 6),
+        (M::LossReport, 7),
+        (M::PathReport, 8),
+        (M::Close, 9),
+    ];
+    assert!(types.iter().all(|(kind, code)| kind.code() == *code));
+    assert_eq!(M::ALL.len(), types.len());
+    let codes = |all: &[Scheme]| all.iter().map(|s| (s.code(), s.bit())).collect::<Vec<_>>();
+    assert_eq!(codes(Scheme::ALL), [(0, 1), (1, 2), (2, 4)]);
+    assert_eq!(Scheme::CauchyRs.code(), 1);
+    assert_eq!(
+        (FlowKind::RoceV2.code(), FlowKind::RoceV2Responses.code()),
+        (1, 0xc1)
+    );
+    let statuses = ParamStatus::ALL.iter().map(|s| s.code());
+    assert!(statuses.eq([0, 1, 2, 3]));
+    assert_eq!(ParamStatus::UnsupportedScheme.code(), 1);
+    assert_eq!(ParamStatus::LimitsExceeded.code(), 2);
+    let reasons = [
+        CloseReason::Normal,
+        CloseReason::FlowEnded,
+        CloseReason::SyncFailed,
+        CloseReason::ResourcesExhausted,
+        CloseReason::CircuitBreaker,
+    ];
+    assert!(reasons.iter().map(|r| r.code()).eq(0..5));
+    assert_eq!(
+        (
+            Method::AlternateMarking.code(),
+            Method::ClusteredAlternateMarking.code(),
+            Method::NodeLocal.code()
+        ),
+        (1, 2, 3)
+    );
+    assert_eq!(
+        (
+            LossCause::QueueOverflow.code(),
+            LossCause::TransmissionError.code()
+        ),
+        (1, 2)
+    );
+    assert_eq!(
+        [
+            flags::REPAIR_RETX,
+            flags::REPAIR_LAST,
+            flags::REPAIR_INFO,
+            flags::REQUEST_FALLBACK,
+            flags::REQUEST_RANGES,
+            flags::PATH_TRUNCATED
+        ],
+        [0x80, 0x40, 0x20, 0x20, 0x10, 0x80]
+    );
+}
+
+// shows: CREM-HELLO-09
+#[test]
+fn an_answer_to_hello_is_smaller_than_any_hello() {
+    let len = |hex: &str| octets(hex).len();
+    assert_eq!((len(HELLO_ACK), len(HELLO)), (32, 40));
+    let Ok(Parsed::Message(Message::Hello(mut hello))) = parse(&octets(HELLO)) else {
+        panic!()
+    };
+    hello.flow.source = Ipv6Addr::LOCALHOST.into();
+    hello.flow.destination = Ipv6Addr::LOCALHOST.into();
+    assert_eq!(encoded(&Message::Hello(hello)).len(), 64);
 }
 
 fn any_flow() -> impl Strategy<Value = FlowId> {

@@ -72,6 +72,7 @@ fn reason(frame: &[u8]) -> Option<Reason> {
     }
 }
 
+// shows: QOS-HDR-01, QOS-VLAN-01
 #[test]
 fn built_frames_come_apart_the_same() {
     let two_tags = [
@@ -136,6 +137,7 @@ fn headers_that_cannot_be_written_are_refused() {
     assert_eq!(mixed.write(&mut [0; 100]), None);
 }
 
+// shows: AMB-PAYLEN
 #[test]
 fn link_padding_is_not_payload() {
     let mut frame = build(&headers(false, &[], 4791), &roce_payload(16));
@@ -147,6 +149,7 @@ fn link_padding_is_not_payload() {
     );
 }
 
+// shows: CREM-PORT-02
 #[test]
 fn crem_port_is_crem_only_where_configured() {
     let frame = build(&headers(true, &[], CREM_PORT), b"anything");
@@ -157,6 +160,7 @@ fn crem_port_is_crem_only_where_configured() {
     );
 }
 
+// shows: CREM-SCOPE-01, QOS-PFC-02, QOS-HDR-04, A17-01, A17-03, AMB-FRAG
 #[test]
 fn one_case_for_each_reason() {
     let good = build(&headers(false, &[], 4791), &roce_payload(20));
@@ -234,6 +238,7 @@ fn a_third_tag_is_not_looked_behind() {
     );
 }
 
+// shows: QOS-HDR-01
 #[test]
 fn ipv4_options_are_skipped() {
     let mut frame = build(&headers(false, &[], 4791), &roce_payload(20));
@@ -260,6 +265,7 @@ fn extended(first: u8, extensions: &[u8]) -> Vec<u8> {
     frame
 }
 
+// shows: QOS-HDR-01
 #[test]
 fn ipv6_extension_headers_lead_to_udp() {
     let chain = [
@@ -301,6 +307,7 @@ fn vxlan(inner: &[u8], outer_ce: bool) -> Vec<u8> {
     build(&outer, &payload)
 }
 
+// shows: QOS-VXLAN-01, QOS-VXLAN-06, AMB-QOS-VXCE
 #[test]
 fn vxlan_is_entered_only_where_configured() {
     let frame = vxlan(
@@ -380,6 +387,7 @@ fn contexts_tell_their_network() {
     );
 }
 
+// shows: AMB-TENANT
 #[test]
 fn contexts_differ_by_vlan_and_not_by_priority() {
     let context = |tags: &[Tag]| {
@@ -405,6 +413,7 @@ fn contexts_differ_by_vlan_and_not_by_priority() {
     assert_eq!(all[2], context(&[Tag::vlan(0x6064)]));
 }
 
+// shows: QOS-ECN-06, QOS-HDR-05
 #[test]
 fn a_new_tos_keeps_the_header_checksum_right() {
     for v6 in [false, true] {

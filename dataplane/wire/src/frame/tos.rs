@@ -75,6 +75,7 @@ pub fn decapsulate_ecn(inner: Ecn, outer: Ecn) -> Option<Ecn> {
 mod tests {
     use super::*;
 
+    // shows: QOS-VXLAN-05
     #[test]
     fn decapsulation_table() {
         use Ecn::{Ce, Ect0, Ect1, NotEct};
@@ -95,6 +96,7 @@ mod tests {
         }
     }
 
+    // shows: QOS-DSCP-01, QOS-ECN-01, QOS-ECN-02, CREM-CC-04, CREM-CC-05, AMB-ECT
     #[test]
     fn repair_and_restored_keep_the_dscp() {
         for octet in 0..=255u8 {

@@ -37,10 +37,16 @@ fn unnoticed(packet: &[u8], udp: usize) -> Vec<usize> {
         .collect()
 }
 
+// shows: QOS-CNP-01, QOS-CNP-05
 #[test]
 fn real_packet_verifies() {
     let parsed = parse(&CNP, &ParseConfig::default());
     assert!(verify_frame(&CNP, &parsed));
+    let Class::Roce(bth) = parsed.class else {
+        unreachable!("a CNP is RoCEv2")
+    };
+    assert_eq!((bth.opcode.0, bth.psn.get()), (0x81, 0));
+    assert_eq!(parsed.payload(&CNP)[12..28], [0; 16]);
     assert_eq!(compute(&CNP[14..], 20), Some([0x82, 0xfd, 0x00, 0x2a]));
     let mut damaged = CNP;
     damaged[72] ^= 1;
@@ -49,6 +55,7 @@ fn real_packet_verifies() {
     assert_eq!(damaged, CNP);
 }
 
+// shows: QOS-ICRC-01, QOS-ICRC-03, QOS-ICRC-04
 #[test]
 fn only_variant_fields_are_masked_over_ipv4() {
     // TOS, TTL, header checksum, UDP checksum, BTH octet 4.
@@ -64,6 +71,7 @@ fn options_are_covered() {
     assert_eq!(unnoticed(&packet, 24), [1, 8, 10, 11, 30, 31, 36]);
 }
 
+// shows: QOS-ICRC-01, QOS-ICRC-03
 #[test]
 fn only_variant_fields_are_masked_over_ipv6() {
     let (packet, udp) = over_ipv6(&[]);

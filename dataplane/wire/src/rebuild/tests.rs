@@ -120,6 +120,8 @@ fn shapes() -> impl Iterator<Item = Shape> {
     })
 }
 
+// shows: CREM-ARCH-05, QOS-HDR-02, QOS-HDR-05, QOS-VLAN-02, QOS-VXLAN-02, QOS-VXLAN-03, QOS-ICRC-04
+// shows: AMB-HDRREST
 #[test]
 fn every_shape_comes_back_octet_by_octet() {
     for shape in shapes() {
@@ -170,6 +172,7 @@ fn with_idents(
     Ok(rebuilt.identification)
 }
 
+// shows: QOS-ICRC-04, AMB-IPID
 #[test]
 fn identification_is_believed_only_where_it_may_be() {
     use Identification::{Copied, Solved};
@@ -220,6 +223,7 @@ fn headers_come_from_the_nearer_neighbour() {
     assert_eq!(ttl(8, 12), 50, "as near: the earlier");
 }
 
+// shows: CREM-RECV-13, QOS-ECN-02, AMB-RESTECN
 #[test]
 fn a_restored_packet_has_no_ecn_mark() {
     for (ecn, ect0) in [(1, false), (2, false), (3, false), (3, true), (0, true)] {
@@ -267,6 +271,7 @@ fn link_padding_of_a_neighbour_is_not_copied() {
     assert_eq!(out[..rebuilt.len], victim);
 }
 
+// shows: CREM-RECV-03, CREM-BLOCK-08
 #[test]
 fn damaged_payloads_are_refused() {
     for v6 in [false, true] {
@@ -355,6 +360,7 @@ fn an_unusable_neighbour_leaves_the_other() {
 }
 
 proptest! {
+    // shows: CREM-RECV-03
     #[test]
     fn arbitrary_input_never_panics(
         payload in prop::collection::vec(any::<u8>(), 0..100),

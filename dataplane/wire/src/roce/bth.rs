@@ -153,6 +153,7 @@ mod tests {
         0x0a, 0xb0, 0xff, 0xfe, 0xc1, 0x12, 0x34, 0x56, 0x80, 0xab, 0xcd, 0xef,
     ];
 
+    // shows: QOS-QP-01, A17-01
     #[test]
     fn fields_are_where_the_standard_puts_them() {
         let bth = Bth::parse(&OCTETS).unwrap();

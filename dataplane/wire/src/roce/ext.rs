@@ -210,6 +210,7 @@ mod tests {
         assert_eq!(ImmDt::parse(&octets), Some(immediate));
     }
 
+    // shows: CREM-BLOCK-05, AMB-READ0
     #[test]
     fn read_span_counts_response_packets() {
         let reth = |dma_length| Reth {

@@ -335,6 +335,7 @@ impl fmt::Debug for Opcode {
 mod tests {
     use super::*;
 
+    // shows: QOS-CNP-01, CREM-BLOCK-06, AMB-OPCODES, AMB-PSNSPACE
     #[test]
     fn classes_follow_the_registry() {
         for octet in 0..=255u8 {
@@ -362,6 +363,7 @@ mod tests {
         }
     }
 
+    // shows: QOS-MTU-05
     #[test]
     fn extension_headers_are_in_order() {
         let ext = |octet| Opcode(octet).ext().unwrap_or_default();

@@ -3,6 +3,7 @@
 use super::*;
 use crem_wire::crem::Close;
 
+// shows: CREM-HELLO-02, CREM-HELLO-10, CREM-MSG-18, AMB-ACK12
 #[test]
 fn hello_is_answered_with_our_limits() {
     let mut rig = Rig::empty(config());
@@ -25,6 +26,7 @@ fn hello_is_answered_with_our_limits() {
     assert_eq!(rig.status().life, Life::Offered);
 }
 
+// shows: AMB-HELLODUP
 #[test]
 fn a_repeated_hello_gets_the_same_flow_id() {
     let mut rig = Rig::empty(config());
@@ -39,6 +41,7 @@ fn a_repeated_hello_gets_the_same_flow_id() {
     );
 }
 
+// shows: AMB-HELLONEW
 #[test]
 fn a_new_nonce_replaces_the_binding_only_with_its_parameters() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -75,6 +78,7 @@ fn a_new_nonce_replaces_the_binding_only_with_its_parameters() {
     assert_eq!(rig.count("unknown_flow"), 1);
 }
 
+// shows: AMB-PEERADDR, AMB-HELLONEW
 #[test]
 fn a_stranger_cannot_take_a_bound_flow() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -91,6 +95,7 @@ fn a_stranger_cannot_take_a_bound_flow() {
     assert_eq!(rig.status().life, Life::Bound);
 }
 
+// shows: CREM-OPS-02, AMB-HELLONEW
 #[test]
 fn forged_hellos_are_bounded_and_unbind_nothing() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -104,6 +109,7 @@ fn forged_hellos_are_bounded_and_unbind_nothing() {
     assert_eq!(rig.taken(), [1000]);
 }
 
+// shows: CREM-FEC-02, CREM-IANA-01, AMB-REFUSE, AMB-SCHEMEBITS
 #[test]
 fn what_cannot_be_protected_is_not_answered() {
     let h = hello(1);
@@ -152,6 +158,7 @@ fn what_cannot_be_protected_is_not_answered() {
     assert!(rig.hello(&odd).is_some());
 }
 
+// shows: CREM-HELLO-03, AMB-CLOSEPAIR
 #[test]
 fn flow_ids_are_those_the_caller_can_use() {
     let mut rig = Rig::empty(config());
@@ -193,6 +200,7 @@ fn flow_ids_are_those_the_caller_can_use() {
     assert_eq!(rig.crf.flows().count(), 50, "no flow is left behind");
 }
 
+// shows: CREM-OPS-02, AMB-SCALE
 #[test]
 fn the_table_and_the_report_budget_bound_the_flows() {
     let mut small = config();
@@ -231,6 +239,7 @@ fn the_table_and_the_report_budget_bound_the_flows() {
     assert_eq!(bound, 5, "100 reports a second at one in 50 ms each");
 }
 
+// shows: CREM-PARAM-09, CREM-MSG-20, AMB-STATUS, AMB-XORM
 #[test]
 fn parameters_get_the_status_of_their_fault() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -305,6 +314,7 @@ fn parameters_get_the_status_of_their_fault() {
     assert_eq!(rig.status().life, Life::Offered);
 }
 
+// shows: CREM-MSG-29
 #[test]
 fn close_from_the_csf_releases_everything() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -336,6 +346,7 @@ fn an_offer_can_be_withdrawn() {
     assert_eq!((rig.crf.flows().count(), rig.crf.flows.len()), (0, 0));
 }
 
+// shows: CREM-MSG-29, CREM-MSG-30, AMB-CLOSE
 #[test]
 fn silence_ends_a_binding_with_close_1() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -373,6 +384,7 @@ fn passthrough_ends_and_refuses_flows() {
     assert_eq!(rig.taken(), [1003, 1009]);
 }
 
+// shows: AMB-TENANT
 #[test]
 fn one_namespace_of_a_triple_is_protected() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -397,6 +409,7 @@ fn other_messages_are_counted() {
     assert_eq!(rig.count("unexpected_messages"), 1);
 }
 
+// shows: AMB-CRFRTT
 #[test]
 fn rtt_comes_from_the_exchange_and_is_shared_by_the_peer() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -416,4 +429,72 @@ fn rtt_comes_from_the_exchange_and_is_shared_by_the_peer() {
     rig.now = rig.now + 2 * RTT;
     assert_eq!(rig.update(&params(flow, 1, 2, 0)), Some(0));
     assert!(rig.crf.flows().all(|f| f.srtt == Some(RTT)));
+}
+
+// shows: CREM-HELLO-03, AMB-FLOWID0
+#[test]
+fn flow_ids_are_drawn_at_random_and_never_twice() {
+    let draw = |seed: u8| {
+        let mut crf: Crf<Buf> = Crf::new(config(), [seed; 32]);
+        let (mut out, mut ids) = (Actions::default(), Vec::new());
+        for n in 0..1024u32 {
+            let h = Hello {
+                flow: FlowDescriptor {
+                    qp: Qpn::new(n),
+                    ..descriptor()
+                },
+                ..hello(1)
+            };
+            let csf = "192.0.2.1:50000".parse().unwrap();
+            crf.on_message(Instant(0), csf, &Message::Hello(h), &|_| true, &mut out);
+            match crf.poll_transmit().map(|t| t.message) {
+                Some(Message::HelloAck(ack)) => ids.push(ack.flow.get()),
+                other => panic!("{other:?}"),
+            }
+        }
+        ids
+    };
+    let (a, b) = (draw(1), draw(2));
+    let all: std::collections::BTreeSet<u32> = a.iter().chain(&b).copied().collect();
+    assert!(all.len() >= 2046, "another seed draws others");
+    assert_eq!(
+        a.iter().collect::<std::collections::BTreeSet<_>>().len(),
+        1024
+    );
+    for bit in 0..32 {
+        let ones = a.iter().filter(|id| *id >> bit & 1 == 1).count();
+        assert!((400..=624).contains(&ones), "bit {bit}: {ones} of 1024");
+    }
+    let ascending = a.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    assert!((400..=624).contains(&ascending), "{ascending} steps up");
+}
+
+// shows: CREM-HELLO-08, CREM-ARCH-02, AMB-SRCPORT
+#[test]
+fn everything_goes_to_where_hello_came_from() {
+    let mut rig = Rig::empty(config());
+    // Not the CREM port: the binding counts.
+    rig.csf = "192.0.2.77:61000".parse().unwrap();
+    rig.message(&Message::Hello(hello(1)));
+    let Some((_, Message::HelloAck(ack))) = rig.sent.last() else {
+        panic!()
+    };
+    rig.flow = ack.flow;
+    rig.now = rig.now + RTT;
+    let update = params(rig.flow, 1, 0, 1000);
+    rig.message(&Message::ParamUpdate(update));
+    for n in 0..40 {
+        rig.now = rig.now + 20 * US;
+        rig.burst(&[1000 + 2 * n, 1001 + 2 * n]);
+    }
+    rig.burst(&[1081]);
+    rig.wait(Duration::from_secs(70));
+    let kinds: std::collections::BTreeSet<_> =
+        rig.sent.iter().map(|(_, m)| m.message_type()).collect();
+    assert_eq!(
+        kinds.len(),
+        5,
+        "HELLO_ACK, PARAM_ACK, LOSS_REPORT, REPAIR_REQUEST, CLOSE: {kinds:?}"
+    );
+    assert!(rig.sent.iter().all(|(to, _)| *to == rig.csf));
 }

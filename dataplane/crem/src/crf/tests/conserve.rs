@@ -45,6 +45,7 @@ impl Watch {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    // shows: CREM-RECV-08, CREM-FB-04
     #[test]
     fn frames_leave_once_and_in_time(
         loss in 1u32..30,
@@ -107,6 +108,7 @@ proptest! {
     }
 
     /// Between two calls that hand out frames, what leaves the hold is in serial order.
+    // shows: CREM-RECV-08
     #[test]
     fn releases_are_in_serial_order(arrivals in proptest::collection::vec(0u32..60, 1..80)) {
         let mut rig = Rig::bound(config(), 2, 1000);

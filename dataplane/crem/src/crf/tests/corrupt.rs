@@ -10,6 +10,7 @@ fn damaged_block(m: u8) -> Rig {
     rig
 }
 
+// shows: CREM-BLOCK-08, AMB-ICRCFAIL
 #[test]
 fn a_damaged_source_is_found_and_restored_too() {
     let mut rig = damaged_block(2);
@@ -40,6 +41,7 @@ fn a_damaged_source_is_found_and_restored_too() {
     );
 }
 
+// shows: CREM-RECV-04, AMB-ICRCFAIL
 #[test]
 fn a_poisoned_block_asks_for_copies_twice() {
     let mut rig = damaged_block(1);
@@ -90,6 +92,7 @@ fn without_scheme_0_a_poisoned_block_is_left() {
     );
 }
 
+// shows: AMB-HDRREST
 #[test]
 fn a_position_without_neighbours_is_left_alone() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -139,6 +142,7 @@ fn want_of_buffers_is_tried_again_a_few_times() {
     assert_eq!((rig.jobs.len(), rig.count("blocks_left")), (3, 1));
 }
 
+// shows: AMB-BLOCKCONF
 #[test]
 fn a_wrong_description_gives_way_to_the_right_one() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -211,6 +215,7 @@ fn a_third_description_is_dropped() {
     );
 }
 
+// shows: AMB-BADSRC
 #[test]
 fn sources_are_checked_from_the_start_where_configured() {
     let mut checked = config();
@@ -235,6 +240,7 @@ fn an_answer_to_nothing_is_ignored() {
     assert_eq!(rig.count("restored"), 0);
 }
 
+// shows: CREM-BLOCK-08, AMB-RETXDIFF
 #[test]
 fn a_packet_that_was_sent_again_is_no_source_of_its_block() {
     let mut rig = Rig::bound(config(), 2, 1000);

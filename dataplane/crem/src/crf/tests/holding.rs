@@ -19,6 +19,7 @@ fn packets_in_order_pass_at_once() {
     );
 }
 
+// shows: CREM-RECV-06, CREM-RECV-07, CREM-RECV-08, AMB-HOLD
 #[test]
 fn packets_behind_a_gap_wait_for_h_and_leave_in_order() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -42,6 +43,7 @@ fn packets_behind_a_gap_wait_for_h_and_leave_in_order() {
     assert_eq!(rig.taken(), [] as [u32; 0], "a new gap is held");
 }
 
+// shows: AMB-HOLD
 #[test]
 fn a_late_packet_ends_the_hold() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -91,6 +93,7 @@ fn nothing_is_held_before_parameters_rate_and_rtt_are_known() {
     assert_eq!(rig.taken(), [1010, 1012], "offered is not bound");
 }
 
+// shows: AMB-INITCFG
 #[test]
 fn nothing_is_held_before_the_effective_psn() {
     let mut rig = Rig::unbound_params(config(), params(FlowId::new(1).unwrap(), 1, 2, 100));
@@ -124,6 +127,7 @@ fn hold_can_be_off_or_the_operators() {
     assert_eq!(rig.taken(), [1001], "a second round would come too late");
 }
 
+// shows: QOS-QP-02, AMB-HOLD
 #[test]
 fn an_operators_hold_fits_a_coded_round() {
     let mut fixed = config();
@@ -163,6 +167,7 @@ fn a_request_that_cannot_be_answered_in_time_ends_the_wait() {
     assert_eq!(rig.count("holds_expired"), 0);
 }
 
+// shows: CREM-RECV-07
 #[test]
 fn repair_that_lags_lengthens_the_hold() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -189,6 +194,7 @@ fn repair_that_lags_lengthens_the_hold() {
     );
 }
 
+// shows: CREM-OPS-02
 #[test]
 fn the_bound_on_held_frames_ends_holds_early() {
     let mut small = config();
@@ -211,6 +217,7 @@ fn release_all_keeps_the_binding() {
     assert_eq!(rig.status().life, Life::Bound);
 }
 
+// shows: CREM-BLOCK-07
 #[test]
 fn a_window_sent_again_passes_at_once_and_changes_nothing() {
     let mut rig = Rig::bound(config(), 2, 1000);

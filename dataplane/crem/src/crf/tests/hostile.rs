@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
+// shows: CREM-OPS-02, AMB-OPENBLOCKS
 #[test]
 fn a_flood_of_blocks_is_bounded() {
     let mut small = config();
@@ -38,6 +39,7 @@ fn symbols_of_one_block_are_bounded() {
     assert!(rig.count("repairs_redundant") > 900);
 }
 
+// shows: CREM-OPS-02
 #[test]
 fn kept_sources_are_bounded_and_the_oldest_go_first() {
     let mut small = config();
@@ -156,6 +158,7 @@ fn any_op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     /// Whatever a bound peer sends: no panic, bounds hold, no frame is lost.
+    // shows: CREM-ARCH-02, CREM-REQ-04
     #[test]
     fn any_messages_are_survived(ops in proptest::collection::vec(any_op(), 1..120)) {
         let mut small = config();

@@ -347,6 +347,17 @@ impl Rig {
         }
         self.out.clear();
         while let Some(transmit) = self.crf.poll_transmit() {
+            match &transmit.message {
+                Message::BlockRequest(request) => {
+                    assert!(usize::from(request.suggested) <= request.lost.len());
+                }
+                Message::HelloAck(_)
+                | Message::ParamAck(_)
+                | Message::LossReport(_)
+                | Message::RangeRequest(_)
+                | Message::Close(_) => {}
+                other => panic!("not a receiver's message: {other:?}"),
+            }
             self.sent.push((transmit.to, transmit.message));
         }
     }

@@ -10,6 +10,7 @@ fn read(rig: &mut Rig, psn: u32, octets: u32) -> Desc<Buf> {
     }
 }
 
+// shows: CREM-BLOCK-05, CREM-BLOCK-12, AMB-READ0
 #[test]
 fn a_read_consumes_its_responses() {
     let mut rig = Rig::bound(config(), 0, 1000);
@@ -27,6 +28,7 @@ fn a_read_consumes_its_responses() {
     assert_eq!(rig.reports().expected, 85);
 }
 
+// shows: AMB-REREAD
 #[test]
 fn a_read_issued_again_in_its_span_passes() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -69,6 +71,7 @@ fn a_loss_before_a_long_read_is_given_up_not_forgotten() {
     assert_eq!(r.expected - r.received, 1);
 }
 
+// shows: AMB-RDMAMTU
 #[test]
 fn a_present_bitmap_overrides_a_derived_span() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -129,6 +132,7 @@ fn a_jump_goes_on_behind_it() {
     assert!(rig.delivered.contains(&(Delivery::Restored, to + 4)));
 }
 
+// shows: AMB-QPREUSE
 #[test]
 fn another_life_of_the_qp_starts_anew() {
     for to in [1000 + (1 << 22) + 50, 1000 + (1 << 23) + 50] {
@@ -156,6 +160,7 @@ fn a_window_far_behind_passes() {
     assert_eq!((rig.count("jumps"), rig.count("repeated_sources")), (0, 64));
 }
 
+// shows: CREM-BLOCK-12, AMB-RDMAMTU
 #[test]
 fn the_stream_shows_the_mtu_of_its_reads() {
     for (octets, span) in [

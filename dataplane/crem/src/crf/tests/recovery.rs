@@ -3,6 +3,7 @@
 use super::*;
 use crem_wire::crem::PsnRange;
 
+// shows: CREM-ARCH-05, CREM-RECV-02, CREM-RECV-05
 #[test]
 fn a_lost_packet_is_restored_in_order() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -53,6 +54,7 @@ fn late_sources_make_a_decode_needless() {
     assert_eq!(rig.reports().expected, 88);
 }
 
+// shows: CREM-RECV-02, CREM-RECV-10
 #[test]
 fn the_lost_end_of_a_burst_is_restored() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -68,6 +70,8 @@ fn the_lost_end_of_a_burst_is_restored() {
     assert_eq!((r.expected, r.received, r.restored), (89, 87, 2));
 }
 
+// shows: CREM-RECV-01, CREM-RECV-09, CREM-RECV-10, CREM-REQ-01, CREM-REQ-02, CREM-RSP-08
+// shows: CREM-LR-02
 #[test]
 fn an_incomplete_block_is_asked_for() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -102,6 +106,7 @@ fn an_incomplete_block_is_asked_for() {
     );
 }
 
+// shows: CREM-REQ-03
 #[test]
 fn suggested_m_allows_for_loss_above_one_percent() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -123,6 +128,7 @@ fn suggested_m_allows_for_loss_above_one_percent() {
     );
 }
 
+// shows: CREM-RSP-09
 #[test]
 fn late_arrivals_shrink_the_unknowns_of_coded_symbols() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -143,6 +149,7 @@ fn late_arrivals_shrink_the_unknowns_of_coded_symbols() {
     assert_eq!((rig.jobs.len(), rig.count("repairs_unneeded")), (1, 1));
 }
 
+// shows: CREM-REQ-06, CREM-FB-01, CREM-FB-03, CREM-MSG-23, AMB-ROUNDS, AMB-REQRETRY, AMB-FBCHOICE
 #[test]
 fn rounds_end_in_copies_and_those_in_the_transport() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -197,6 +204,7 @@ fn a_partial_answer_is_asked_for_again_after_the_spacing() {
     assert_eq!((second.held, second.suggested), (2, 1));
 }
 
+// shows: CREM-FB-02, CREM-FEC-13, CREM-FEC-14
 #[test]
 fn schemes_without_coded_retransmission_fall_back_at_once() {
     let xor = ParamUpdate {
@@ -230,6 +238,7 @@ fn schemes_without_coded_retransmission_fall_back_at_once() {
     );
 }
 
+// shows: CREM-FB-03
 #[test]
 fn without_scheme_0_nothing_is_asked_for_after_the_rounds() {
     let mut plain = config();
@@ -245,6 +254,7 @@ fn without_scheme_0_nothing_is_asked_for_after_the_rounds() {
     assert_eq!(rig.count("blocks_left"), 1);
 }
 
+// shows: CREM-FEC-10, AMB-RANK
 #[test]
 fn mixed_sets_are_solved_by_rank() {
     let mut rig = Rig::bound(config(), 0, 1000);
@@ -289,6 +299,7 @@ fn what_is_solved_is_delivered_though_the_rest_is_not() {
     assert_eq!(rig.status().open_blocks, 1);
 }
 
+// shows: CREM-BLOCK-11, CREM-RECV-12, CREM-REQ-07, AMB-LRINC
 #[test]
 fn without_symbols_ahead_ranges_are_asked_for_a_after_the_gap() {
     let mut rig = Rig::bound(config(), 0, 1000);
@@ -331,6 +342,7 @@ fn without_symbols_ahead_ranges_are_asked_for_a_after_the_gap() {
     assert_eq!(rig.reports().incomplete_blocks, 1);
 }
 
+// shows: CREM-RECV-12, AMB-RANGEWAIT
 #[test]
 fn with_symbols_ahead_the_range_form_waits_for_the_end_of_the_block() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -370,6 +382,7 @@ fn unanswered_ranges_end_after_two_rounds_and_copies() {
     assert_eq!((r.expected - r.received, r.incomplete_blocks), (1, 1));
 }
 
+// shows: CREM-BLOCK-04, AMB-LONGREAD
 #[test]
 fn info_makes_positions_absent() {
     let mut rig = Rig::bound(config(), 0, 1000);
@@ -409,6 +422,7 @@ fn info_makes_positions_absent() {
     assert_eq!(rig.status().gaps, 0);
 }
 
+// shows: AMB-TAILL
 #[test]
 fn an_answer_reveals_losses_that_were_not_named() {
     let mut rig = Rig::bound(config(), 0, 1000);
@@ -431,6 +445,7 @@ fn an_answer_reveals_losses_that_were_not_named() {
     assert_eq!(rig.taken(), [1006, 1007]);
 }
 
+// shows: AMB-TAILINFO
 #[test]
 fn an_unsolicited_info_shows_a_lost_tail() {
     let mut rig = Rig::bound(config(), 0, 1000);
@@ -454,6 +469,7 @@ fn an_unsolicited_info_shows_a_lost_tail() {
     assert_eq!(rig.taken(), [1003, 1004]);
 }
 
+// shows: AMB-REQBACKOFF
 #[test]
 fn silence_of_the_csf_slows_requests_and_ends_holds() {
     let mut rig = Rig::bound(config(), 0, 1000);
@@ -481,6 +497,7 @@ fn silence_of_the_csf_slows_requests_and_ends_holds() {
     assert_eq!(rig.status().gaps, 0);
 }
 
+// shows: CREM-BLOCK-10, AMB-EARLYK
 #[test]
 fn early_closed_blocks_bring_their_own_k() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -507,6 +524,7 @@ fn early_closed_blocks_bring_their_own_k() {
     );
 }
 
+// shows: CREM-PARAM-08, AMB-UNKCFG, AMB-EMPTY, AMB-TCONST
 #[test]
 fn repairs_that_do_not_fit_are_dropped_and_counted() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -580,6 +598,7 @@ fn repairs_that_do_not_fit_are_dropped_and_counted() {
     assert_eq!(rig.status().open_blocks, 0);
 }
 
+// shows: CREM-PARAM-01, CREM-PARAM-10, CREM-PARAM-11
 #[test]
 fn symbols_of_an_older_configuration_still_decode() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -619,6 +638,7 @@ fn symbols_of_an_older_configuration_still_decode() {
     );
 }
 
+// shows: AMB-COPY
 #[test]
 fn copies_may_name_a_later_configuration() {
     let mut rig = Rig::bound(config(), 1, 1000);

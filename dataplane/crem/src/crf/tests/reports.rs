@@ -2,6 +2,7 @@
 
 use super::*;
 
+// shows: CREM-LR-01, CREM-LR-02, QOS-ECN-04, QOS-ECN-07, AMB-LRINT, AMB-LRACTIVE
 #[test]
 fn a_clean_flow_reports_every_srtt_while_it_is_active() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -30,6 +31,7 @@ fn a_clean_flow_reports_every_srtt_while_it_is_active() {
     );
 }
 
+// shows: CREM-RECV-14, CREM-LR-02
 #[test]
 fn restored_packets_do_not_hide_losses() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -49,6 +51,7 @@ fn restored_packets_do_not_hide_losses() {
     assert!(rig.status().loss > 0.0);
 }
 
+// shows: AMB-LREXP
 #[test]
 fn reordering_is_no_loss() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -62,6 +65,7 @@ fn reordering_is_no_loss() {
     assert!(rig.jobs.is_empty());
 }
 
+// shows: QOS-ECN-07, QOS-HDR-03, CREM-LR-02
 #[test]
 fn marks_on_repairs_are_counted() {
     let mut rig = Rig::bound(config(), 2, 1000);
@@ -74,6 +78,7 @@ fn marks_on_repairs_are_counted() {
     assert_eq!((r.repairs_received, r.repairs_ce_marked), (2, 1));
 }
 
+// shows: CREM-BLOCK-04, AMB-LREXP
 #[test]
 fn positions_nobody_names_stay_out_of_the_counts() {
     let mut rig = Rig::bound(config(), 1, 1000);
@@ -94,6 +99,7 @@ fn positions_nobody_names_stay_out_of_the_counts() {
     assert_eq!((r.expected, r.received), (88, 88));
 }
 
+// shows: AMB-LATEDUP
 #[test]
 fn a_copy_that_comes_after_its_original_was_restored_passes() {
     let mut rig = Rig::bound(config(), 1, 1000);

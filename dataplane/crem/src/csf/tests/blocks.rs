@@ -30,6 +30,7 @@ fn read(psn: u32, length: u32) -> Desc<u32> {
     packet
 }
 
+// shows: CREM-BLOCK-01, CREM-BLOCK-09, CREM-FEC-08, CREM-SEND-01, CREM-MSG-09, AMB-LAST
 #[test]
 fn full_blocks_of_consecutive_psns_with_m_symbols_each() {
     let mut rig = Rig::new(config());
@@ -65,6 +66,7 @@ fn full_blocks_of_consecutive_psns_with_m_symbols_each() {
     }
 }
 
+// shows: CREM-BLOCK-09, CREM-BLOCK-10, CREM-SEND-01, AMB-BURSTEND, AMB-EARLYM
 #[test]
 fn burst_end_closes_a_short_block() {
     let mut rig = Rig::new(config());
@@ -86,6 +88,7 @@ fn burst_end_closes_a_short_block() {
     assert_eq!(rig.sent.len(), 1);
 }
 
+// shows: AMB-BURSTEND
 #[test]
 fn slow_flow_is_not_cut_into_single_packets() {
     let mut rig = Rig::new(config());
@@ -98,6 +101,7 @@ fn slow_flow_is_not_cut_into_single_packets() {
     assert!(blocks.iter().all(|b| b.1 == 32), "{blocks:?}");
 }
 
+// shows: CREM-BLOCK-03, CREM-BLOCK-04, CREM-BLOCK-07, AMB-UPGAP
 #[test]
 fn upstream_gaps_are_absent_unless_they_come_late_but_in_time() {
     let mut rig = Rig::new(config());
@@ -121,6 +125,7 @@ fn upstream_gaps_are_absent_unless_they_come_late_but_in_time() {
     assert!(rig.sent.is_empty());
 }
 
+// shows: AMB-CONTIG
 #[test]
 fn blocks_start_at_the_next_source_not_at_the_next_psn() {
     let mut rig = Rig::new(config());
@@ -131,6 +136,7 @@ fn blocks_start_at_the_next_source_not_at_the_next_psn() {
     assert_eq!(blocks[1], (psn + 40, 32, Bitmap::first(32)));
 }
 
+// shows: AMB-NEWPSN
 #[test]
 fn a_jump_beyond_four_blocks_cuts_the_block() {
     let mut rig = Rig::new(config());
@@ -141,6 +147,7 @@ fn a_jump_beyond_four_blocks_cuts_the_block() {
     assert_eq!(rig.csf.counters().psn_jumps, 1);
 }
 
+// shows: CREM-BLOCK-05, AMB-REREAD
 #[test]
 fn read_spans_stay_absent() {
     let mut rig = Rig::new(config());
@@ -161,6 +168,7 @@ fn read_spans_stay_absent() {
     assert_eq!(first_of_each(&rig.sent), [(psn, 32, present)]);
 }
 
+// shows: CREM-BLOCK-05, AMB-LONGREAD
 #[test]
 fn a_long_read_ends_the_block_at_k() {
     let mut rig = Rig::new(config());
@@ -175,6 +183,7 @@ fn a_long_read_ends_the_block_at_k() {
     assert_eq!(first_of_each(&rig.sent), [(next, 32, Bitmap::first(32))]);
 }
 
+// shows: CREM-SYM-02, AMB-OVERSIZE
 #[test]
 fn oversize_is_absent_and_asks_for_a_larger_t() {
     let mut cfg = config();
@@ -210,6 +219,7 @@ fn oversize_beyond_the_path_stays_unprotected() {
     assert!(!rig.sent.is_empty());
 }
 
+// shows: CREM-POL-08, AMB-M0, AMB-TAILINFO
 #[test]
 fn at_m_0_blocks_are_formed_but_no_symbol_is_sent() {
     let mut cfg = config();
@@ -242,6 +252,7 @@ fn at_m_0_blocks_are_formed_but_no_symbol_is_sent() {
     );
 }
 
+// shows: AMB-TAILINFO
 #[test]
 fn tail_info_has_a_bucket_and_a_switch() {
     let quiet = |tail_info| {
@@ -263,6 +274,7 @@ fn tail_info_has_a_bucket_and_a_switch() {
     assert!((2..=6).contains(&sent), "{sent}");
 }
 
+// shows: CREM-CC-02, CREM-SEND-03, AMB-RATECAP
 #[test]
 fn rate_cap_in_packets_over_bursts_of_one() {
     let mut cfg = config();
@@ -288,6 +300,7 @@ fn rate_cap_in_packets_over_bursts_of_one() {
     assert!(rig.csf.counters().blocks_token_limited > 0);
 }
 
+// shows: CREM-SEND-03, AMB-RATECAP
 #[test]
 fn rate_cap_in_octets_for_small_packets() {
     let mut rig = Rig::new(config());
@@ -328,6 +341,7 @@ fn without_slots_nothing_is_coded() {
     assert!(!rig.sent.is_empty(), "the tokens were not spent");
 }
 
+// shows: CREM-POL-04, CREM-LR-03, AMB-HYST
 #[test]
 fn policy_follows_the_reports_with_hysteresis() {
     let mut rig = Rig::new(config());
@@ -355,6 +369,7 @@ fn policy_follows_the_reports_with_hysteresis() {
     assert_eq!(rig.status(key(1)).m, 0);
 }
 
+// shows: CREM-CC-06, CREM-CC-07, QOS-SCHED-02, AMB-CBNOW
 #[test]
 fn marks_on_repair_reduce_at_once() {
     let mut cfg = config();
@@ -378,6 +393,7 @@ fn marks_on_repair_reduce_at_once() {
     assert!(rig.sent.iter().all(|s| s.emit.kind == RepairKind::Info));
 }
 
+// shows: CREM-POL-02, CREM-POL-03, QOS-SCHED-02, AMB-MCONG
 #[test]
 fn congestion_on_sources_does_not_raise_m_beyond_m_cong() {
     let mut cfg = config();
@@ -392,6 +408,7 @@ fn congestion_on_sources_does_not_raise_m_beyond_m_cong() {
     assert_eq!(rig.status(key(1)).m, 1);
 }
 
+// shows: AMB-OPENBLOCKS
 #[test]
 fn more_open_blocks_than_the_peer_holds_raise_k_then_leave_blocks_out() {
     let mut rig = Rig::new(config());
@@ -415,6 +432,7 @@ fn more_open_blocks_than_the_peer_holds_raise_k_then_leave_blocks_out() {
     assert!(rig.csf.counters().blocks_skipped > 20);
 }
 
+// shows: CREM-OPS-02, AMB-KEEP
 #[test]
 fn retention_is_bounded_and_gives_up_the_oldest() {
     let mut cfg = config();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod adaptation;
+mod addresses;
 mod blocks;
 mod negotiation;
 mod path_report;

@@ -20,6 +20,8 @@ fn since(first: Instant, times: impl IntoIterator<Item = Instant>) -> Vec<u128> 
         .collect()
 }
 
+// shows: CREM-PORT-01, CREM-HELLO-01, CREM-FEC-02, CREM-BLOCK-06, CREM-MSG-16, AMB-HELLOADDR
+// shows: AMB-SCALE
 #[test]
 fn hello_after_sixteen_packets_to_the_destination_along_a_frame() {
     let mut rig = Rig::new(config());
@@ -49,6 +51,7 @@ fn hello_after_sixteen_packets_to_the_destination_along_a_frame() {
     );
 }
 
+// shows: AMB-HELLOADDR, AMB-PAIR
 #[test]
 fn hello_goes_to_a_configured_peer_without_a_frame() {
     let mut cfg = config();
@@ -70,6 +73,7 @@ fn hello_goes_to_a_configured_peer_without_a_frame() {
     assert_eq!((to, along), (gateway(), false));
 }
 
+// shows: CREM-HELLO-04, CREM-HELLO-05, CREM-HELLO-10
 #[test]
 fn hello_backs_off_and_gives_up_after_eight() {
     let mut rig = Rig::new(config());
@@ -106,6 +110,7 @@ fn hello_backs_off_and_gives_up_after_eight() {
     );
 }
 
+// shows: AMB-CRFRTT
 #[test]
 fn hello_waits_for_a_known_round_trip() {
     let mut rig = Rig::new(config());
@@ -120,6 +125,7 @@ fn hello_waits_for_a_known_round_trip() {
     assert_eq!(rig.status(key(2)).unprotected, Some(Unprotected::PeerDead));
 }
 
+// shows: CREM-HELLO-01, CREM-PARAM-02, CREM-PARAM-06, AMB-INITCFG, AMB-EFFPSN
 #[test]
 fn binding_then_parameters_then_protection() {
     let mut rig = Rig::new(config());
@@ -148,6 +154,7 @@ fn binding_then_parameters_then_protection() {
     assert!(Psn::new(next).distance_from(update.effective) >= 0);
 }
 
+// shows: CREM-HELLO-10, AMB-NONCE, AMB-HELLODUP
 #[test]
 fn hello_ack_must_match() {
     let mut rig = Rig::new(config());
@@ -198,6 +205,7 @@ fn hello_ack_must_match() {
     assert!(!rig.csf.uses(gateway(), FlowId::new(10).unwrap()));
 }
 
+// shows: CREM-FEC-02, CREM-MSG-15, AMB-LIMITS
 #[test]
 fn limits_of_no_use_are_closed() {
     for change in 0..3 {
@@ -223,6 +231,7 @@ fn limits_of_no_use_are_closed() {
     }
 }
 
+// shows: CREM-HELLO-06
 #[test]
 fn effective_limits_are_the_smaller_ones() {
     let mut rig = Rig::new(config());
@@ -232,6 +241,7 @@ fn effective_limits_are_the_smaller_ones() {
     assert_eq!((update.k, update.m), (20, 1));
 }
 
+// shows: CREM-OPS-01, QOS-MTU-04, AMB-TMTU
 #[test]
 fn path_mtu_decides() {
     let mut cfg = config();
@@ -254,6 +264,7 @@ fn path_mtu_decides() {
     assert_eq!(rig.updates()[0].1.k, 32, "k falls first");
 }
 
+// shows: CREM-MSG-20, CREM-MSG-30, AMB-STATUS
 #[test]
 fn parameters_refused_once_smaller_then_close_three() {
     let mut rig = Rig::new(config());
@@ -295,6 +306,7 @@ fn parameters_refused_once_smaller_then_close_three() {
     );
 }
 
+// shows: CREM-PARAM-03, CREM-PARAM-04, CREM-MSG-30, AMB-PUTIMEOUT
 #[test]
 fn unanswered_parameters_end_with_close_two() {
     let mut rig = Rig::new(config());
@@ -321,6 +333,7 @@ fn unanswered_parameters_end_with_close_two() {
     assert_eq!(since(first, [close_at]), [10_200]);
 }
 
+// shows: AMB-LRSEQ
 #[test]
 fn silence_stops_redundancy_and_says_hello_anew() {
     let mut rig = Rig::new(config());
@@ -388,6 +401,7 @@ fn a_report_ends_the_silence() {
     assert!(!rig.sent.is_empty());
 }
 
+// shows: AMB-LRSEQ
 #[test]
 fn silent_binding_is_closed_after_thirty_seconds() {
     let mut rig = Rig::new(config());
@@ -427,6 +441,7 @@ fn a_sign_of_life_ends_the_wait_for_a_dead_peer() {
     assert!(rig.events.iter().any(|e| matches!(e, Event::PeerAlive(_))));
 }
 
+// shows: CREM-MSG-29, AMB-CLOSE, AMB-PEERADDR
 #[test]
 fn close_by_the_peer_and_back() {
     let mut rig = Rig::new(config());
@@ -481,6 +496,7 @@ fn passthrough_does_nothing() {
     assert_eq!(rig.csf.counters().passthrough, 100);
 }
 
+// shows: CREM-MSG-30, CREM-OPS-02, AMB-QPREUSE
 #[test]
 fn idle_flow_is_closed_with_reason_one() {
     let mut rig = Rig::new(config());
@@ -494,6 +510,7 @@ fn idle_flow_is_closed_with_reason_one() {
     assert_eq!(rig.csf.next_timeout(), None);
 }
 
+// shows: AMB-QPREUSE
 #[test]
 fn reused_qp_is_closed_and_offered_anew() {
     let mut rig = Rig::new(config());
@@ -508,6 +525,7 @@ fn reused_qp_is_closed_and_offered_anew() {
     assert_eq!(rig.csf.counters().qp_reused, 1);
 }
 
+// shows: CREM-MSG-16, QOS-MTU-02, AMB-RDMAMTU
 #[test]
 fn learned_mtu_replaces_the_announced_one() {
     let mut cfg = config();
@@ -527,6 +545,7 @@ fn learned_mtu_replaces_the_announced_one() {
     assert_eq!((update.t, rig.status(key(1)).rdma_mtu), (4134, 4096));
 }
 
+// shows: CREM-SCOPE-07, AMB-TENANT
 #[test]
 fn equal_triple_of_another_namespace_is_left_alone() {
     let mut rig = Rig::new(config());
@@ -554,6 +573,7 @@ fn without_any_possible_peer_nothing_is_sent() {
     assert_eq!(rig.status(key(1)).unprotected, Some(Unprotected::NoPeer));
 }
 
+// shows: AMB-SCALE
 #[test]
 fn hello_pacing_and_outstanding() {
     let mut cfg = config();
@@ -617,6 +637,7 @@ fn responses_are_ignored_unless_switched_on() {
     assert_eq!(hello.kind, 0xc1);
 }
 
+// shows: CREM-OPS-02
 #[test]
 fn full_flow_table_gives_up_candidates_only() {
     let mut cfg = config();
@@ -637,6 +658,7 @@ fn full_flow_table_gives_up_candidates_only() {
     assert_eq!(rig.csf.counters().flows_no_room, 1);
 }
 
+// shows: AMB-EFFPSN
 #[test]
 fn a_stalled_effective_psn_is_replaced() {
     let mut rig = Rig::new(config());

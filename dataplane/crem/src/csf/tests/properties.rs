@@ -212,6 +212,7 @@ fn check_overlap(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
+    // shows: CREM-BLOCK-02, CREM-BLOCK-03, CREM-FEC-06, CREM-RSP-02, CREM-OPS-02
     #[test]
     fn blocks_indices_and_bounds(steps in prop::collection::vec(step(), 1..120), retain in 40u32..2000) {
         let mut run = Run::new(retain);
@@ -226,6 +227,7 @@ proptest! {
     }
 
     /// Over any traffic of one binding: symbols <= m/k of the sources plus one depth, octets likewise.
+    // shows: CREM-CC-02, AMB-RATECAP
     #[test]
     fn token_caps_hold(
         bursts in prop::collection::vec((1u8..60, 16u16..1060, 0u32..30_000), 1..150), m in 1u8..8,
@@ -258,6 +260,7 @@ proptest! {
     }
 
     /// Whatever comes from the bound peer: no panic, bounded state, and never more than the volume cap.
+    // shows: CREM-ARCH-01, CREM-CC-03
     #[test]
     fn any_message_is_survived(messages in prop::collection::vec(message(), 1..200)) {
         let mut rig = Rig::new(config());
@@ -273,6 +276,8 @@ proptest! {
             rig.wait(MS);
             prop_assert!(rig.csf.flows().count() <= 1);
         }
+        let ours = |m: &Message| matches!(m, Message::Hello(_) | Message::ParamUpdate(_) | Message::Close(_));
+        prop_assert!(rig.messages.iter().all(|m| ours(&m.2)));
         let counters = rig.csf.counters();
         // Twice the claimed losses of four reports, and no report claims more than two intervals' traffic.
         let drawn = counters.symbols_coded + counters.symbols_copy;
@@ -398,6 +403,7 @@ fn with_flow(mut message: Message, bound: Option<FlowId>) -> Message {
     message
 }
 
+// shows: CREM-OPS-02
 #[test]
 fn flows_and_peers_stay_bounded_under_a_flood_of_keys() {
     let mut cfg = config();
@@ -416,6 +422,7 @@ fn flows_and_peers_stay_bounded_under_a_flood_of_keys() {
     assert_eq!(rig.csf.next_timeout(), None);
 }
 
+// shows: CREM-OPS-02, AMB-BLOCKID
 #[test]
 fn hostile_jumps_hold_no_memory() {
     let mut rig = Rig::new(config());

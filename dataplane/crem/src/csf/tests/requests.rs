@@ -22,6 +22,7 @@ fn set(positions: &[u8]) -> Bitmap {
     positions.iter().copied().collect()
 }
 
+// shows: CREM-FEC-09, CREM-RSP-02, CREM-RSP-04, CREM-RSP-05, CREM-MSG-11, AMB-IDXREUSE
 #[test]
 fn coded_retransmission_over_the_lost_set_with_unused_indices() {
     let mut rig = Rig::new(config());
@@ -57,6 +58,7 @@ fn coded_retransmission_over_the_lost_set_with_unused_indices() {
     assert_eq!(rig.csf.counters().symbols_coded, 4);
 }
 
+// shows: CREM-RSP-07, CREM-SEC-02, AMB-ONEPERRTT
 #[test]
 fn one_answer_per_block_and_srtt_in_any_form() {
     let mut rig = Rig::new(config());
@@ -90,6 +92,7 @@ fn one_answer_per_block_and_srtt_in_any_form() {
     assert_eq!(rig.sent.len(), sent + 1);
 }
 
+// shows: CREM-FEC-03, CREM-FB-03, CREM-MSG-23, AMB-COPY
 #[test]
 fn fallback_is_answered_with_copies() {
     let mut rig = Rig::new(config());
@@ -123,6 +126,7 @@ fn fallback_is_answered_with_copies() {
     assert_eq!(rig.sent[0].emit.header.index, rig.status(key(1)).m);
 }
 
+// shows: AMB-COPY
 #[test]
 fn no_copies_without_common_scheme_zero() {
     let mut rig = Rig::new(config());
@@ -135,6 +139,7 @@ fn no_copies_without_common_scheme_zero() {
     assert_eq!(rig.csf.counters().requests_no_copy, 1);
 }
 
+// shows: CREM-REQ-08
 #[test]
 fn range_form_maps_to_blocks_with_r_zero() {
     let mut rig = Rig::new(config());
@@ -162,6 +167,7 @@ fn range_form_maps_to_blocks_with_r_zero() {
     assert_eq!(rig.csf.counters().requests_too_soon, 0);
 }
 
+// shows: AMB-FBRANGE
 #[test]
 fn range_fallback_is_answered_with_copies() {
     let mut rig = Rig::new(config());
@@ -178,6 +184,7 @@ fn range_fallback_is_answered_with_copies() {
     assert_eq!(copies, [(RepairKind::Copy, 4), (RepairKind::Copy, 5)]);
 }
 
+// shows: CREM-BLOCK-13, AMB-ABSENTREQ, AMB-INFO
 #[test]
 fn absent_positions_get_info_first() {
     let mut rig = Rig::new(config());
@@ -217,6 +224,7 @@ fn absent_positions_get_info_first() {
     assert_eq!(kinds, [RepairKind::Info]);
 }
 
+// shows: CREM-BLOCK-13, AMB-LONGREAD
 #[test]
 fn stretches_without_blocks_get_a_made_up_block() {
     let mut rig = Rig::new(config());
@@ -259,6 +267,7 @@ fn stretches_without_blocks_get_a_made_up_block() {
     assert_eq!(coded[0].over, [0, 1]);
 }
 
+// shows: AMB-OPENREQ
 #[test]
 fn a_request_for_the_open_block_waits_for_its_end() {
     let mut rig = Rig::new(config());
@@ -284,6 +293,7 @@ fn a_request_for_the_open_block_waits_for_its_end() {
     );
 }
 
+// shows: CREM-RSP-10, AMB-UNHELD
 #[test]
 fn requests_for_what_is_not_held_are_counted() {
     let mut rig = Rig::new(config());
@@ -315,6 +325,7 @@ fn requests_for_what_is_not_held_are_counted() {
     assert_eq!(rig.csf.counters().requests_unheld, 3);
 }
 
+// shows: CREM-CC-03, AMB-VOLCAP
 #[test]
 fn volume_cap_bounds_what_forged_requests_draw() {
     let mut cfg = config();
@@ -388,4 +399,20 @@ fn without_slots_an_answer_is_dropped_and_may_be_asked_again() {
         2,
     )));
     assert_eq!(rig.sent.len(), 2);
+}
+
+// shows: CREM-RSP-06, CREM-RSP-10, AMB-KEEP
+#[test]
+fn a_block_is_answered_until_it_is_given_up() {
+    // After 8 SRTT, or a quarter of that later where no packet comes by.
+    for (after, answered) in [(RTT * 7, true), (RTT * 12, false)] {
+        let mut rig = Rig::new(config());
+        let block = with_block(&mut rig);
+        rig.wait(after);
+        rig.sent.clear();
+        let request = rig.request(key(1), &block, &[1, 2], 0, 1);
+        rig.deliver(&Message::BlockRequest(request));
+        assert_eq!(!rig.sent.is_empty(), answered, "after {after:?}");
+        assert_eq!(rig.csf.counters().requests_unheld, u64::from(!answered));
+    }
 }

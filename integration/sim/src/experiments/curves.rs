@@ -16,13 +16,13 @@ const RATE: u64 = 25_000_000_000;
 const PORT_RATE: f64 = 40e9;
 const OCTETS: u32 = 4 << 20;
 const RTTS_MS: [u64; 4] = [1, 10, 25, 100];
-const LOSSES: [f64; 10] = [1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2];
-const WRITES: u64 = 2_000;
+const LOSSES: [f64; 8] = [1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2];
+const WRITES: u64 = 1_000;
 const WARM: u64 = 100;
 /// Packets after which a cell ends, done or not.
-const BUDGET: u64 = 4_000_000;
+const BUDGET: u64 = 2_000_000;
 /// Packets of the measurement of goodput.
-const STREAM: u64 = 1_500_000;
+const STREAM: u64 = 1_000_000;
 
 struct Cell {
     endpoint: usize,

@@ -31,11 +31,11 @@ pub struct WriteCell {
     pub loss: Loss,
     /// Loss of acknowledgments and CREM messages on the way back.
     pub back_loss: f64,
-    /// WRITEs before measuring begins.
+    /// WRITEs before measuring begins, as far as a third of the budget lets them.
     pub warm: u64,
     /// WRITEs measured.
     pub messages: u64,
-    /// No further WRITE is waited for after so many packets.
+    /// Packets after which measuring ends, done or not.
     pub budget: u64,
     /// Determines everything random.
     pub seed: u64,
@@ -122,7 +122,8 @@ impl WriteCell {
         (config.back_ack_loss, config.back_control_loss) = (self.back_loss, self.back_loss);
         let mut pair = Pair::new(config, vec![flow]);
         let done = |pair: &Pair, count: u64| pair.flows[0].completions.len() as u64 >= count;
-        pair.run_while(|p| !done(p, self.warm) && !failed(p));
+        let limit = self.budget / 3;
+        pair.run_while(|p| !done(p, self.warm) && !failed(p) && p.tally().sources < limit);
         let start = Mark::of(&pair);
         let limit = start.tally.sources + self.budget;
         pair.run_while(|p| {

@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors fec-check bench-fec restore ipfix bench-meter e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors fec-check bench-fec restore ipfix bench-meter curves curves-quick e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,14 @@ bench-meter: ## what metering and encoding cost (about 1 minute after the build)
 	mkdir -p target/results
 	cargo run --release --locked -q -p crem-meter --example costs -- --json target/results/bench-meter.json
 	cargo run --release --locked -q -p crem-ipfix --example encode
+
+curves: ## goodput and completion time against loss, and the targets of the protocol in simulation (at most 45 minutes on 2 cores)
+	cargo build --release --locked -q -p crem-sim --bin experiments
+	target/release/experiments curves writes residual classify overload
+
+curves-quick: ## the same with a twentieth of the packets
+	cargo build --release --locked -q -p crem-sim --bin experiments
+	target/release/experiments curves writes residual classify overload --shrink 20 --docs target/results/docs
 
 e2e: build ## the pair in network namespaces, every scenario (root)
 	integration/scripts/with-hugepages 512 target/release/scenario all

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::report::on_threads;
 use super::settings::{ENDPOINTS, Options, SCHEMES};
 use super::svg::{Chart, Line, Panel};
-use super::writes::{WriteCell, WriteResult};
+use super::writes::{MTU, WriteCell, WriteResult};
 use crate::Duration;
 use crate::net::loss::Loss;
 
@@ -21,8 +21,11 @@ const WRITES: u64 = 1_000;
 const WARM: u64 = 100;
 /// Packets after which a cell ends, done or not.
 const BUDGET: u64 = 2_000_000;
-/// Packets of the measurement of goodput.
-const STREAM: u64 = 1_000_000;
+/// Packets of the measurement of goodput, at least.
+const STREAM: u64 = 600_000;
+/// Round trips of packets before goodput is measured, and while it is, at least.
+const WARM_ROUNDS: u64 = 16;
+const ROUNDS: u64 = 10;
 
 struct Cell {
     endpoint: usize,
@@ -50,6 +53,7 @@ impl Cell {
             loss: Loss::Uniform(self.loss),
             back_loss: 0.0,
             warm: WARM,
+            warm_budget: options.size(BUDGET / 2),
             messages: options.size(WRITES),
             budget: options.size(BUDGET),
             seed: options.seed,
@@ -61,11 +65,14 @@ impl Cell {
         // As many at a time as fill the path twice.
         let octets = RATE as f64 / 8.0 * single.rtt.as_secs_f64();
         let outstanding = (2.0 * octets / f64::from(OCTETS)).ceil() as u32 + 2;
+        // A binding takes some round trips, and so does an estimate; a figure needs some as well.
+        let round = (octets / f64::from(MTU)) as u64;
         let stream = WriteCell {
             outstanding,
             messages: u64::MAX / 2,
-            warm: u64::from(outstanding) * 2,
-            budget: options.size(STREAM),
+            warm: u64::MAX / 2,
+            warm_budget: round * WARM_ROUNDS,
+            budget: options.size(STREAM).max(round * ROUNDS),
             ..single.clone()
         };
         Point {
@@ -203,7 +210,9 @@ pub fn run(options: &Options) -> io::Result<bool> {
     std::fs::create_dir_all(&options.docs)?;
     std::fs::create_dir_all(&options.results)?;
     let all: Vec<_> = cells.iter().zip(&points).map(|(c, p)| c.json(p)).collect();
-    let document = serde_json::to_string_pretty(&json!({ "points": all }))? + "\n";
+    let document =
+        json!({ "writes_per_point": options.size(WRITES), "seed": options.seed, "points": all });
+    let document = serde_json::to_string_pretty(&document)? + "\n";
     std::fs::write(options.docs.join("curves.json"), &document)?;
     std::fs::write(options.results.join("curves.json"), &document)?;
     for metric in &METRICS {

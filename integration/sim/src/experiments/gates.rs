@@ -49,6 +49,7 @@ fn cell(protection: Protection, recovery: Recovery, loss: f64, options: &Options
         },
         back_loss: 0.0,
         warm: WARM,
+        warm_budget: u64::MAX / 2,
         messages: options.size(WRITES),
         budget: u64::MAX / 2,
         seed: options.seed,

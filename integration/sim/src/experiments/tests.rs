@@ -16,6 +16,7 @@ fn cell(scheme: Scheme, endpoint: usize, loss: Loss) -> WriteCell {
         loss,
         back_loss: 0.0,
         warm: 60,
+        warm_budget: 1_000_000,
         messages: 100,
         budget: 1_000_000,
         seed: 3,

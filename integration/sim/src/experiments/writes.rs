@@ -31,8 +31,10 @@ pub struct WriteCell {
     pub loss: Loss,
     /// Loss of acknowledgments and CREM messages on the way back.
     pub back_loss: f64,
-    /// WRITEs before measuring begins, as far as a third of the budget lets them.
+    /// WRITEs before measuring begins.
     pub warm: u64,
+    /// Packets after which measuring begins all the same.
+    pub warm_budget: u64,
     /// WRITEs measured.
     pub messages: u64,
     /// Packets after which measuring ends, done or not.
@@ -122,7 +124,7 @@ impl WriteCell {
         (config.back_ack_loss, config.back_control_loss) = (self.back_loss, self.back_loss);
         let mut pair = Pair::new(config, vec![flow]);
         let done = |pair: &Pair, count: u64| pair.flows[0].completions.len() as u64 >= count;
-        let limit = self.budget / 3;
+        let limit = self.warm_budget;
         pair.run_while(|p| !done(p, self.warm) && !failed(p) && p.tally().sources < limit);
         let start = Mark::of(&pair);
         let limit = start.tally.sources + self.budget;

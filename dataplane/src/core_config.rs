@@ -27,6 +27,7 @@ pub fn core_config(segment: &Segment) -> CoreConfig {
     core.path_mtu = segment.path_mtu;
     core.domain_rtt = segment.policy.domain_rtt_ns.map(Duration::from_nanos);
     core.verify_sources = segment.policy.verify_sources;
+    core.responses = segment.policy.responses;
     fec(segment, &mut core);
     csf(segment, &mut core);
     crf(segment, &mut core);
@@ -148,7 +149,7 @@ mod tests {
         allowed_peers = { "192.0.2.128/25" = {} }
         reporters = { "198.51.100.0/28" = {}, "2001:db8::7/128" = {} }
         inband = { address = "192.0.2.1/24" }
-        policy = { k = 16, m_min = 1, m_max = 4, epsilon = 1e-5, initial_loss = 0.01, hold_ns = 0, replay = false }
+        policy = { k = 16, m_min = 1, m_max = 4, epsilon = 1e-5, initial_loss = 0.01, hold_ns = 0, replay = false, responses = true }
         limits = { retained_frames = 77, held_frames = 33, flow_idle_ms = 5000 }
     "#;
 
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!((fec.targets.epsilon, fec.initial_loss_ppm), (1e-5, 10_000));
         assert_eq!((core.csf.retain_packets, core.crf.keep_packets), (77, 33));
         assert_eq!(core.crf.hold, config::Hold::Off);
-        assert!(!core.crf.replay);
+        assert!(!core.crf.replay && core.responses);
         let without = DOCUMENT.replace("k = 16", "source_copy = false, k = 16");
         let document = parse(&without, Syntax::Toml).unwrap();
         let core = core_config(document.segments.values().next().unwrap());

@@ -26,6 +26,8 @@ use crate::protect::Protection;
 use crate::segment::{Parts, Segment};
 use crate::snapshot::SegmentSnapshot;
 
+mod responses;
+
 const HOSTS: [&str; 2] = ["10.0.1.1", "10.0.2.1"];
 const GATEWAYS: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const CREM_PORT: u16 = 4801;
@@ -97,7 +99,7 @@ fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segm
         served: config.served.keys().copied().collect(),
         own: Some(station),
         active: true,
-        responses: false,
+        responses: config.policy.responses,
         verify_sources: false,
         drop_lldp: true,
     };

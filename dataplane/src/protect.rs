@@ -122,9 +122,11 @@ impl<P: Platform> Protection<P> {
         }
     }
 
-    /// Packets toward the WAN, forwarded already.
+    /// Packets toward the WAN, forwarded already. The receiver function looks for READ and atomic requests
+    /// among them: what is asked for again is not restored (AMB-READRESP).
     pub fn sources_sent(&mut self, now: Instant, descs: &[Desc<P::Buf>]) {
         self.csf.on_burst(now, descs, &mut self.actions);
+        self.crf.on_reverse_burst(now, descs, &mut self.actions);
     }
 
     /// Packets from the WAN.
@@ -171,9 +173,12 @@ impl<P: Platform> Protection<P> {
                 csf.peer_alive(from, Some(hello.flow.source));
                 crf.on_message(now, from, message, &|id| !csf.uses(from, id), actions);
             }
-            Message::ParamUpdate(_) => {
+            Message::ParamUpdate(update) => {
                 csf.peer_alive(from, None);
                 crf.on_message(now, from, message, &|_| true, actions);
+                if let Some(stream) = crf.stream_of(from, update.flow) {
+                    csf.peer_met(from, stream.source, stream.space);
+                }
             }
             // Both spaces of Flow IDs share address and port (AMB-CLOSEPAIR).
             Message::Close(close) => {

@@ -395,7 +395,7 @@ fn view(id: &SegmentId, config: &SegmentConfig) -> View {
             vlan: inband.vlan,
         }),
         active: config.mode == Mode::Active,
-        responses: false,
+        responses: config.policy.responses,
         verify_sources: config.policy.verify_sources,
         drop_lldp: config.lldp == Lldp::Drop,
     }

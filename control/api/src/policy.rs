@@ -66,6 +66,8 @@ pub struct Policy {
     pub source_copy: bool,
     /// Whether holes in what a host sends again are filled with the copies delivered before.
     pub replay: bool,
+    /// Whether READ and atomic responses are protected as streams of their own (AMB-READRESP).
+    pub responses: bool,
     /// ECN field of restored packets.
     pub restored_ecn: RestoredEcn,
 }
@@ -86,6 +88,7 @@ impl Default for Policy {
             verify_sources: false,
             source_copy: true,
             replay: true,
+            responses: false,
             restored_ecn: RestoredEcn::NotEct,
         }
     }
@@ -142,6 +145,7 @@ impl Policy {
         let verify_sources = t.or("verify_sources", d.verify_sources, Node::flag);
         let source_copy = t.or("source_copy", d.source_copy, Node::flag);
         let replay = t.or("replay", d.replay, Node::flag);
+        let responses = t.or("responses", d.responses, Node::flag);
         let ecn = [
             ("not_ect", RestoredEcn::NotEct),
             ("ect0", RestoredEcn::Ect0),
@@ -162,6 +166,7 @@ impl Policy {
             verify_sources: verify_sources?,
             source_copy: source_copy?,
             replay: replay?,
+            responses: responses?,
             restored_ecn: restored_ecn?,
         })
     }

@@ -43,6 +43,24 @@ impl<B: PktBuf> Crf<B> {
         }
     }
 
+    /// The PSN space of a Flow Kind that we protect.
+    fn space_of(&self, kind: u8) -> Option<PsnSpace> {
+        if kind == FlowKind::RoceV2.code() {
+            Some(PsnSpace::Requests)
+        } else if kind == FlowKind::RoceV2Responses.code() && self.config.responses {
+            Some(PsnSpace::Responses)
+        } else {
+            None
+        }
+    }
+
+    /// The stream that this peer is bound to under this Flow ID.
+    pub fn stream_of(&self, peer: SocketAddr, flow: FlowId) -> Option<StreamKey> {
+        let slot = self.flows.get(&flow)?;
+        let track = self.table.get(*slot)?.bound.as_ref()?;
+        (track.offer.flow == flow && track.offer.peer == peer).then_some(track.key)
+    }
+
     pub(crate) fn on_hello(
         &mut self,
         now: Instant,
@@ -52,21 +70,21 @@ impl<B: PktBuf> Crf<B> {
     ) {
         let common = plan::common_limits(&self.limits(), &hello.limits);
         let descriptor = &hello.flow;
+        let space = self.space_of(hello.kind);
         let possible = self.config.allows(from.ip())
-            && hello.kind == FlowKind::RoceV2.code()
             && hello.rdma_mtu > 0
             && descriptor.source.is_ipv4() == descriptor.destination.is_ipv4()
             && common.schemes & Scheme::CauchyRs.bit() != 0
             && common.max_k > 0;
-        if !possible {
+        let Some(space) = space.filter(|_| possible) else {
             self.shared.counters.hellos_refused += 1;
             return;
-        }
+        };
         let key = FlowKey {
             source: descriptor.source,
             destination: descriptor.destination,
             qp: descriptor.qp,
-            space: PsnSpace::Requests,
+            space,
         };
         let Some(slot) = self.table.slot(&key).or_else(|| self.admit(now, from, key)) else {
             self.shared.counters.flows_refused_full += 1;
@@ -271,6 +289,7 @@ impl<B: PktBuf> Crf<B> {
         answer_params(&mut track, update, status, &mut cx);
         track.update_times(&cx);
         stream.bound = Some(track);
+        cx.shared.reverse.bind(&key, slot);
         cx.shared.events.push(Event::FlowProtected(stream_key));
         self.table.set_class(slot, Class::Pinned);
     }
@@ -297,6 +316,8 @@ impl<B: PktBuf> Crf<B> {
         match stream.life().on(event) {
             LifeAct::Unbind => {
                 if let Some(mut track) = stream.bound.take() {
+                    let key = FlowKey::of(&track.key);
+                    self.shared.reverse.unbind(&key, slot);
                     let mut cx = cx(now, &self.config, &mut self.shared, out);
                     track.end(&mut cx);
                     let why = Unprotected::ClosedByPeer(close.reason);
@@ -368,9 +389,10 @@ impl<B: PktBuf> Crf<B> {
         why: Unprotected,
         out: &mut Actions<B>,
     ) {
-        let Some((_, stream)) = self.table.remove(slot) else {
+        let Some((key, stream)) = self.table.remove(slot) else {
             return;
         };
+        self.shared.reverse.unbind(&key, slot);
         self.timers.clear(slot);
         for offer in &stream.offers {
             self.flows.remove(&offer.flow);

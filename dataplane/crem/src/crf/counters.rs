@@ -37,6 +37,13 @@ counters! {
         restored_copy,
         /// Packets missing in runs that the transport sent again, filled with the copies held.
         replayed,
+        /// READ and atomic requests, between hosts with protected responses, that ask for PSNs again.
+        requests_reissued,
+        /// Missing responses left to the RDMA transport because they were asked for again, or because no
+        /// answer could come within 2 SRTT (AMB-READRESP).
+        responses_given_up,
+        /// Decoded responses not delivered: asked for again, or missed more than 2 SRTT ago (AMB-READRESP).
+        responses_stale,
         /// Restored packets that were no longer needed.
         restored_unneeded,
         /// Blocks that were opened.

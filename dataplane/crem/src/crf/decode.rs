@@ -234,6 +234,11 @@ impl<B: Clone> Track<B> {
         let psn = self.blocks[index].description.psn(position);
         let replaces = self.blocks[index].damaged.contains(position);
         self.blocks[index].damaged.remove(position);
+        if !self.may_restore(psn, self.blocks[index].opened, cx.now) {
+            cx.shared.counters.responses_stale += 1;
+            self.give_up_position(index, position, cx);
+            return;
+        }
         if !self.is_wanted(psn, replaces, cx) {
             cx.shared.counters.restored_unneeded += 1;
             return;

@@ -5,7 +5,7 @@
 //! Here is the entry only; one concern per module: `bind` and `lifecycle` negotiation, `params`
 //! configurations, `source` arrivals, `repair` REPAIRs, `recover`, `ranges` and `phase` decisions over
 //! time, `replay` runs that the
-//! transport sends again, `decode` decode jobs, `reporting` LOSS_REPORT, `room` what is kept, `track` the flow; `window`,
+//! transport sends again, `reverse` requests that pass the other way, `decode` decode jobs, `reporting` LOSS_REPORT, `room` what is kept, `track` the flow; `window`,
 //! `hold`, `gaps`, `block`, `tally`, `request`, `estimate` and `budget` the state these work on.
 //!
 //! Cost: see `source` and `repair`. A call costs besides O(log flows) where a deadline changes.
@@ -27,6 +27,7 @@ mod repair;
 mod replay;
 mod reporting;
 mod request;
+mod reverse;
 mod room;
 mod source;
 mod status;
@@ -57,13 +58,14 @@ use hashbrown::HashMap;
 use crate::actions::{Actions, Decoded, Delivery, Transmit};
 use crate::config::{CoreConfig, Mode};
 use crate::events::{Event, EventQueue, Unprotected};
-use crate::packet::{Desc, PktBuf, StreamKey};
+use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
 use crate::rng::Rng;
 use crate::table::BoundedTable;
 use crate::time::Instant;
 use crate::timer::Timers;
 use budget::Budget;
 use lifecycle::{LifeAct, LifeEvent};
+use reverse::Reverse;
 use stream::{FlowKey, Stream};
 use track::{Cx, Shared};
 
@@ -127,6 +129,7 @@ impl<B: PktBuf> Crf<B> {
             spare: Vec::new(),
             pieces: Vec::new(),
             peers: HashMap::new(),
+            reverse: Reverse::new(crf.max_flows),
         };
         Self {
             rng: Rng::new(seed),
@@ -158,9 +161,12 @@ impl<B: PktBuf> Crf<B> {
             .keep_budget
             .set_bounds(u64::from(crf.keep_packets), crf.keep_octets);
         let ends = config.mode == Mode::Passthrough;
+        let without_responses = !config.responses;
         self.config = config;
         if ends {
             self.close_all(now, CloseReason::Normal, out);
+        } else if without_responses {
+            self.close_responses(now, out);
         }
     }
 
@@ -390,6 +396,17 @@ impl<B: PktBuf> Crf<B> {
     pub fn close_all(&mut self, now: Instant, reason: CloseReason, out: &mut Actions<B>) {
         for slot in 0..self.table.slots() {
             self.drop_flow(now, slot, Some(reason), Unprotected::Off, out);
+        }
+    }
+
+    /// Ends the streams of responses, which are switched off.
+    fn close_responses(&mut self, now: Instant, out: &mut Actions<B>) {
+        for slot in 0..self.table.slots() {
+            let key = self.table.key(slot);
+            if key.is_some_and(|key| key.space == PsnSpace::Responses) {
+                let reason = Some(CloseReason::Normal);
+                self.drop_flow(now, slot, reason, Unprotected::Off, out);
+            }
         }
     }
 

@@ -104,7 +104,11 @@ impl<B: Clone> Track<B> {
         let Some(config) = self.configs.in_force().copied() else {
             return;
         };
-        if gap.seen + self.times.keep() <= cx.now {
+        if self.asks_in_vain(gap.seen, cx.now) && !gap.phase.is_asked() {
+            self.leave_gaps(gap.start, gap.count, cx);
+            return;
+        }
+        if gap.seen + self.times.keep() <= cx.now || self.asks_in_vain(gap.seen, cx.now) {
             self.leave_gap(gap, cx);
             return;
         }

@@ -9,6 +9,7 @@ use super::phase::{Act, Event, Phase};
 use super::track::{Cx, Track, drop_symbols};
 use super::window::{Place, Seen};
 use crate::plan;
+use crate::time::{Duration, Instant};
 
 impl<B: Clone> Track<B> {
     /// Whether another open block overlaps this one; the most symbols such a rival holds.
@@ -229,7 +230,7 @@ impl<B: Clone> Track<B> {
             self.leave_block(index, cx);
             return;
         }
-        if !self.is_worth_asking(index) {
+        if !self.is_worth_asking(index) || self.block_asks_in_vain(index, cx.now) {
             self.leave_block(index, cx);
             return;
         }
@@ -260,6 +261,14 @@ impl<B: Clone> Track<B> {
             self.tally.incomplete();
         }
         self.perform(index, phase, act, cx);
+    }
+
+    fn block_asks_in_vain(&self, index: usize, now: Instant) -> bool {
+        let block = &self.blocks[index];
+        self.window.as_ref().is_some_and(|window| {
+            let missed = block.ready_at(&block.missing(), window, Duration::ZERO);
+            self.asks_in_vain(missed, now)
+        })
     }
 
     /// Whether a block misses anything that was not given up before.

@@ -192,6 +192,11 @@ impl<B: Clone> Track<B> {
             symbols,
         );
         block.refresh(self.window.as_ref()?);
+        let missing = block.missing();
+        block.waived = missing
+            .iter()
+            .filter(|position| self.barred.contains(description.psn(*position)))
+            .collect();
         if block.missing().is_empty() {
             cx.shared.counters.repairs_unneeded += u64::from(!header.info);
             cx.shared.spare.push(block.symbols);

@@ -116,7 +116,9 @@ fn payload<B>(kept: &Kept<B>) -> Payload<'_, B> {
 impl<B: Clone> Track<B> {
     /// A packet that the host sent again, about to be passed on.
     pub(crate) fn sent_again(&mut self, d: &Desc<B>, next: Psn, cx: &mut Cx<'_, B>) {
-        let Some(same) = cx.shared.same.filter(|_| cx.config.crf.replay) else {
+        // Responses that are asked for again need not be the same as before.
+        let on = cx.config.crf.replay && !self.is_responses();
+        let Some(same) = cx.shared.same.filter(|_| on) else {
             return;
         };
         if let Some(window) = &self.window {
@@ -229,7 +231,7 @@ impl<B: Clone> Track<B> {
     /// time, which stands still while nothing new arrives, they are kept as far back as the host has
     /// gone back of late, and half as far again.
     pub(crate) fn replay_floor(&self, cx: &Cx<'_, B>) -> Option<Psn> {
-        let on = cx.config.crf.replay && cx.shared.same.is_some();
+        let on = cx.config.crf.replay && cx.shared.same.is_some() && !self.is_responses();
         let window = self.window.as_ref()?;
         if !on || cx.shared.keep_budget.is_half_used() {
             return None;

@@ -61,6 +61,7 @@ impl<B: Clone> Track<B> {
         };
         if limit.is_after(window.base()) {
             window.drop_before(limit, &mut cx.shared.keep_budget);
+            self.barred.forget_before(window.base());
         }
         let from = later(self.released, window.base());
         self.released = later(from, passed);

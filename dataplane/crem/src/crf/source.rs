@@ -26,6 +26,9 @@ impl<B: Clone> Track<B> {
         if let Some(mtu) = d.mtu_seen {
             (self.mtu, self.mtu_sure) = (mtu, true);
         }
+        if self.is_responses() {
+            self.learn_span(d, cx);
+        }
         let next = match &self.window {
             Some(window) => window.next(),
             None => self.start_window(d.psn),
@@ -145,6 +148,7 @@ impl<B: Clone> Track<B> {
         // Before the first Effective PSN there is nothing to wait or to ask for.
         if let Some((start, m)) = self.configs.protects(from, to) {
             self.track_gap(start, to, m, cx);
+            self.skip_barred(start, to, cx);
         }
     }
 

@@ -21,6 +21,7 @@ use super::params::Configs;
 use super::phase::Means;
 use super::replay::{Accepted, Run, Same};
 use super::request::Requests;
+use super::reverse::{Barred, Reverse};
 use super::tally::{Step, Tally};
 use super::window::{Kept, Seen, Window};
 use crate::actions::{Actions, SymbolRef, Transmit};
@@ -59,6 +60,8 @@ pub(crate) struct Shared<B> {
     pub(crate) pieces: Vec<Gap>,
     /// RTT per peer: what new flows of it start from.
     pub(crate) peers: HashMap<IpAddr, RttEstimator>,
+    /// Requests that go the other way.
+    pub(crate) reverse: Reverse,
 }
 
 /// A decode job that was handed out.
@@ -216,6 +219,8 @@ pub(crate) struct Track<B> {
     /// PSN and DMA Length of the last new packet if that was a READ request.
     pub(crate) last_read: Option<(Psn, u32)>,
     pub(crate) dscp: u8,
+    /// Of a stream of responses: what may not be restored.
+    pub(crate) barred: Barred,
     pub(crate) figures: Figures,
 }
 
@@ -275,6 +280,7 @@ impl<B: Clone> Track<B> {
             mtu_sure: false,
             last_read: None,
             dscp: 0,
+            barred: Barred::default(),
             figures: Figures::default(),
         }
     }

@@ -112,6 +112,8 @@ impl<B: PktBuf> Csf<B> {
     pub fn set_config(&mut self, now: Instant, cfg: CoreConfig) {
         if cfg.mode == Mode::Passthrough {
             self.close_all(CloseReason::Normal);
+        } else if !cfg.responses {
+            self.close_where(CloseReason::Normal, |key| key.space == PsnSpace::Responses);
         }
         self.sh.hello_bucket = hello_bucket(&cfg, now);
         self.sh.retained.set_limits(&cfg.csf);
@@ -263,9 +265,26 @@ impl<B: PktBuf> Csf<B> {
         }
     }
 
+    /// A peer accepted, or in the role of a receiver we accepted, an exchange for a stream of `host`: its
+    /// HELLO was answered and it sent PARAM_UPDATE. After one of requests, streams of responses may be
+    /// offered to it; one of responses shows that it knows that kind (AMB-READRESP).
+    pub fn peer_met(&mut self, from: SocketAddr, host: IpAddr, space: PsnSpace) {
+        if self.sh.cfg.allows(from.ip()) {
+            let port = self.sh.cfg.crem_port;
+            self.sh.peers.met(from, host, port, space);
+        }
+    }
+
     /// Ends every flow: CLOSE with this reason where bound.
     pub fn close_all(&mut self, reason: CloseReason) {
+        self.close_where(reason, |_| true);
+    }
+
+    fn close_where(&mut self, reason: CloseReason, ends: impl Fn(&StreamKey) -> bool) {
         for slot in 0..self.flows.slots() {
+            if !self.flows.key(slot).is_some_and(&ends) {
+                continue;
+            }
             let cause = Cause::Close(Unprotected::Off, reason);
             self.with_flow(slot, |flow, sh| {
                 flow.step(Input::Off, cause, sh, Instant(0))

@@ -90,6 +90,8 @@ impl Peer {
 #[derive(Debug)]
 pub(super) struct Peers {
     table: BoundedTable<PeerKey, Peer>,
+    /// Gateways and hosts that had an exchange of Kind 1 with us as the receiver.
+    met: BoundedTable<IpAddr, ()>,
     dead: u32,
 }
 
@@ -97,6 +99,7 @@ impl Peers {
     pub(super) fn new(bound: u32) -> Self {
         Self {
             table: BoundedTable::new(bound),
+            met: BoundedTable::new(bound),
             dead: 0,
         }
     }
@@ -146,8 +149,42 @@ impl Peers {
         self.table.key(slot).map(|key| key.target)
     }
 
-    /// Whether a response stream may be offered to `target`: only after an exchange of Kind 1 with it.
+    /// In the role of the receiver we had an exchange with the gateway at `from` for a stream of `host`. One
+    /// of responses ends a pause of that kind. `port` is the CREM port. O(1).
+    pub(super) fn met(&mut self, from: SocketAddr, host: IpAddr, port: u16, space: PsnSpace) {
+        for target in [from, SocketAddr::new(host, port)] {
+            match space {
+                PsnSpace::Requests => self.note_met(target.ip()),
+                PsnSpace::Responses => {
+                    let peer = self.table.slot(&PeerKey { target, space });
+                    if let Some(peer) = peer.and_then(|slot| self.table.get_mut(slot)) {
+                        peer.paused_until = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_met(&mut self, address: IpAddr) {
+        if let Some(slot) = self.met.slot(&address) {
+            self.met.touch(slot);
+            return;
+        }
+        if self.met.is_full()
+            && let Some(oldest) = self.met.oldest(Class::Candidate)
+        {
+            self.met.remove(oldest);
+        }
+        // With a bound of zero nobody is remembered.
+        let _ = self.met.insert(address, ());
+    }
+
+    /// Whether a response stream may be offered to `target`: only after an exchange of Kind 1 with it, in
+    /// either role.
     pub(super) fn knows_requests(&self, target: SocketAddr) -> bool {
+        if self.met.slot(&target.ip()).is_some() {
+            return true;
+        }
         let key = PeerKey {
             target,
             space: PsnSpace::Requests,
@@ -340,5 +377,33 @@ mod tests {
         let peer = peers.get(slot).unwrap();
         assert!(!peer.is_dead() && !peer.may_hello(at(299_000)) && peer.may_hello(at(300_255)));
         assert!(!peers.knows_requests(key(1).target));
+        let (gateway, host) = (key(9).target, key(1).target.ip());
+        peers.met(gateway, host, 50_000, PsnSpace::Responses);
+        assert!(
+            !peers.knows_requests(key(1).target),
+            "that says nothing of Kind 1"
+        );
+        assert!(
+            peers.get(slot).unwrap().may_hello(at(256)),
+            "it knows the kind"
+        );
+        peers.met(gateway, host, 50_000, PsnSpace::Requests);
+        assert!(peers.knows_requests(key(1).target) && peers.knows_requests(key(9).target));
+        assert!(!peers.knows_requests(key(2).target));
+    }
+
+    #[test]
+    fn those_met_as_receiver_are_bounded() {
+        let mut peers = Peers::new(2);
+        for n in 1..=3 {
+            peers.met(
+                key(n).target,
+                key(n).target.ip(),
+                50_000,
+                PsnSpace::Requests,
+            );
+        }
+        assert!(!peers.knows_requests(key(1).target));
+        assert!(peers.knows_requests(key(2).target) && peers.knows_requests(key(3).target));
     }
 }

@@ -11,6 +11,7 @@ mod psns;
 mod recovery;
 mod replaying;
 mod reports;
+mod responses;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -73,6 +74,7 @@ pub(super) struct Rig {
     pub(super) judge: Judge,
     /// Positions that a checked decode reports as damaged sources.
     pub(super) damaged: Bitmap,
+    pub(super) space: PsnSpace,
     next_number: u64,
 }
 
@@ -151,6 +153,7 @@ impl Rig {
             jobs: Vec::new(),
             judge: |_, _| Verdict::Good,
             damaged: Bitmap::EMPTY,
+            space: PsnSpace::Requests,
             next_number: 0,
         }
     }
@@ -158,29 +161,50 @@ impl Rig {
     /// A bound flow with k = 8, `m` symbols, RTT 20 ms and a known packet rate (10 µs), whose next PSN
     /// is `next`.
     pub(super) fn bound(config: CoreConfig, m: u8, next: u32) -> Self {
+        Self::bound_in(PsnSpace::Requests, config, m, next)
+    }
+
+    /// As `bound`, a stream of this space.
+    pub(super) fn bound_in(space: PsnSpace, config: CoreConfig, m: u8, next: u32) -> Self {
+        let mut rig = Self::empty(config);
+        rig.space = space;
+        rig.bring_up(m, next);
+        rig
+    }
+
+    /// Binds the flow and brings it to `next`.
+    pub(super) fn bring_up(&mut self, m: u8, next: u32) {
         let first = next.wrapping_sub(80) & 0xff_ffff;
-        let mut rig = Self::unbound_params(config, params(FlowId::new(1).unwrap(), 1, m, first));
+        let rig = self;
+        rig.negotiate(params(FlowId::new(1).unwrap(), 1, m, first));
         for n in 0..40 {
             rig.now = rig.now + 20 * US;
             rig.burst(&[first + 2 * n, first + 2 * n + 1]);
         }
         assert_eq!(rig.taken().len(), 80);
         rig.sent.clear();
-        rig
     }
 
     /// A flow bound with these parameters.
     pub(super) fn unbound_params(config: CoreConfig, update: ParamUpdate) -> Self {
         let mut rig = Self::empty(config);
-        let ack = rig.hello(&hello(1)).unwrap();
-        rig.flow = ack.flow;
-        rig.now = rig.now + RTT;
+        rig.negotiate(update);
+        rig
+    }
+
+    fn negotiate(&mut self, update: ParamUpdate) {
+        let kind = match self.space {
+            PsnSpace::Requests => 1,
+            PsnSpace::Responses => 0xc1,
+        };
+        let ack = self.hello(&Hello { kind, ..hello(1) }).unwrap();
+        self.flow = ack.flow;
+        self.now = self.now + RTT;
         let update = ParamUpdate {
-            flow: rig.flow,
+            flow: self.flow,
             ..update
         };
-        assert_eq!(rig.update(&update), Some(ParamStatus::Accepted.code()));
-        rig
+        assert_eq!(self.update(&update), Some(ParamStatus::Accepted.code()));
     }
 
     pub(super) fn message(&mut self, message: &Message) {
@@ -214,9 +238,15 @@ impl Rig {
     pub(super) fn desc(&mut self, psn: u32) -> Desc<Buf> {
         self.next_number += 1;
         Desc {
-            key: key(),
+            key: StreamKey {
+                space: self.space,
+                ..key()
+            },
             psn: Psn::new(psn),
-            opcode: 7,
+            opcode: match self.space {
+                PsnSpace::Requests => 7,
+                PsnSpace::Responses => 0x0e,
+            },
             payload_len: 1052,
             payload_off: 42,
             mtu_seen: None,

@@ -8,6 +8,7 @@ mod negotiation;
 mod path_report;
 mod properties;
 mod requests;
+mod responses;
 mod rig;
 mod silence;
 mod table;

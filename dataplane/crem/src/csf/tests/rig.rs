@@ -40,6 +40,8 @@ pub(super) struct Rig {
     next_id: u32,
     /// HELLO and PARAM_UPDATE are answered after one RTT, or not at all.
     pub(super) answer: bool,
+    /// HELLO of this Flow Kind is not answered.
+    pub(super) deaf_to: Option<u8>,
     replies: Vec<(Instant, Message)>,
 }
 
@@ -79,6 +81,7 @@ impl Rig {
             max_open_blocks: 1024,
             next_id: 100,
             answer: true,
+            deaf_to: None,
             replies: Vec::new(),
         }
     }
@@ -197,7 +200,7 @@ impl Rig {
 
     fn reply(&mut self, message: &Message) {
         let reply = match message {
-            Message::Hello(hello) => {
+            Message::Hello(hello) if self.deaf_to != Some(hello.kind) => {
                 self.next_id += 1;
                 Message::HelloAck(HelloAck {
                     flow: FlowId::new(self.next_id).unwrap(),

@@ -5,14 +5,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crem_api::Prefix;
+use crem_core::learn::{Ack, Direction, Managed};
 use crem_core::packet::{Namespace, PsnSpace, StreamKey};
-use crem_wire::Psn;
 use crem_wire::frame::{
     Class, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ip, Link, Mac, ParseConfig, Parsed,
     Reason, dscp_of, parse,
 };
-use crem_wire::icrc;
-use crem_wire::roce::{self, Bth, Reth};
+use crem_wire::roce::{self, Aeth, Bth, CmMessage, Reth};
+use crem_wire::{Psn, Qpn, icrc};
 
 /// The side that a frame came in on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +57,8 @@ pub struct View {
     pub active: bool,
     /// Whether READ and atomic responses are protected (AMB-READRESP).
     pub responses: bool,
+    /// Whether connection messages and acknowledgments are looked at (AMB-ACKMAP).
+    pub learn: bool,
     /// Whether the ICRC of sources is checked (AMB-BADSRC).
     pub verify_sources: bool,
     /// Whether LLDP stops here.
@@ -133,6 +135,10 @@ pub enum Verdict {
     Unverified,
     /// Send it out of the other port; it is a packet of a stream.
     Source(Source),
+    /// Send it out of the other port; it acknowledges what a host that we serve has sent.
+    Ack(Ack),
+    /// Send it out of the other port; it sets up or ends a connection of a host that we serve.
+    Managed(Managed),
     /// Give it to the in-band interface, and nobody else.
     Kernel,
     /// Send it out of the other port and give it to the in-band interface.
@@ -203,6 +209,13 @@ impl View {
         let space = match bth.opcode.class() {
             roce::Class::Request => PsnSpace::Requests,
             roce::Class::Response | roce::Class::AtomicAck if self.responses => PsnSpace::Responses,
+            roce::Class::Ack if self.learn && served && side == Side::Wan => {
+                return acknowledgment(frame, parsed, bth, ip)
+                    .map_or(Verdict::Forward, Verdict::Ack);
+            }
+            roce::Class::Ud if self.learn && bth.dest_qp == Qpn::CM => {
+                return self.managed(frame, parsed, ip);
+            }
             _ => return Verdict::Forward,
         };
         let Some(udp) = parsed.udp.filter(|_| served) else {
@@ -236,6 +249,36 @@ impl View {
             pcp: tags.as_slice().first().map_or(0, |tag| tag.pcp()),
         })
     }
+}
+
+impl View {
+    /// A datagram to the connection manager's queue pair.
+    fn managed(&self, frame: &[u8], parsed: &Parsed, ip: &Ip) -> Verdict {
+        let ours = self.serves(ip.source) || self.serves(ip.destination);
+        let message = CmMessage::parse(parsed.payload(frame)).filter(|_| ours);
+        // These are few, and what a damaged one says would end a flow.
+        match message.filter(|_| icrc::verify_frame(frame, parsed)) {
+            Some(message) => Verdict::Managed(Managed {
+                way: direction(parsed, ip),
+                message,
+            }),
+            None => Verdict::Forward,
+        }
+    }
+}
+
+fn direction(parsed: &Parsed, ip: &Ip) -> Direction {
+    Direction {
+        namespace: Namespace(parsed.context()),
+        from: ip.source,
+        to: ip.destination,
+    }
+}
+
+fn acknowledgment(frame: &[u8], parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<Ack> {
+    let at = usize::from(bth.opcode.ext()?.aeth?);
+    let aeth = Aeth::parse(parsed.payload(frame).get(at..)?)?;
+    Ack::new(direction(parsed, ip), bth.dest_qp, bth.psn, &aeth)
 }
 
 impl Station {

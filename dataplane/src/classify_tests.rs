@@ -4,7 +4,7 @@
 use super::*;
 use crem_wire::Qpn;
 use crem_wire::frame::{ETHERTYPE_MAC_CONTROL, Tag, Tags, UdpFrame};
-use crem_wire::roce::Opcode;
+use crem_wire::roce::{CommId, Opcode, Syndrome};
 
 const OWN: Mac = Mac([2, 0, 0, 0, 0, 0x10]);
 const HOST: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -27,6 +27,7 @@ fn view(own: &str, vlan: Option<u16>) -> View {
         }),
         active: true,
         responses: false,
+        learn: false,
         verify_sources: false,
         drop_lldp: true,
     }
@@ -473,4 +474,99 @@ fn a_flow_is_its_addresses_and_queue_pair_in_one_direction() {
     labelled[15] |= 0x0a;
     labelled[16..18].copy_from_slice(&[0xbc, 0xde]);
     assert_eq!(key_of(&view, &labelled), key_of(&view, &v6));
+}
+
+fn learning() -> View {
+    View {
+        learn: true,
+        ..view("192.0.2.1", None)
+    }
+}
+
+// shows: AMB-ACKMAP
+#[test]
+fn acknowledgments_toward_a_served_host_are_told_where_that_is_wanted() {
+    let mut payload = roce(0x11, 8);
+    Aeth::new(Syndrome::RnrNak(3), 5).write(&mut payload[Bth::LEN..]);
+    let frame = udp(OTHER, "10.0.2.5:1", "10.0.1.5:4791", Tags::NONE, &payload);
+    let Verdict::Ack(ack) = learning().classify(&frame, Side::Wan) else {
+        panic!()
+    };
+    let ends = (ack.way.from.to_string(), ack.way.to.to_string());
+    assert_eq!(ends, ("10.0.2.5".to_owned(), "10.0.1.5".to_owned()));
+    assert_eq!(
+        (ack.qp, ack.psn, ack.negative),
+        (Qpn::new(9), Psn::new(77), true)
+    );
+    assert_eq!(learning().classify(&frame, Side::Lan), Verdict::Forward);
+    let view = view("192.0.2.1", None);
+    assert_eq!(view.classify(&frame, Side::Wan), Verdict::Forward);
+    // Reserved syndrome, and an AETH that is not there.
+    payload[Bth::LEN] = 0x40;
+    let frame = udp(OTHER, "10.0.2.5:1", "10.0.1.5:4791", Tags::NONE, &payload);
+    assert_eq!(learning().classify(&frame, Side::Wan), Verdict::Forward);
+    let frame = udp(
+        OTHER,
+        "10.0.2.5:1",
+        "10.0.1.5:4791",
+        Tags::NONE,
+        &payload[..14],
+    );
+    assert_eq!(learning().classify(&frame, Side::Wan), Verdict::Forward);
+}
+
+/// The datagrams of a captured connection, by sender, receiver and UDP payload.
+fn captured() -> Vec<(String, String, Vec<u8>)> {
+    let text = include_str!("../wire/testdata/cm_rping.txt");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let fields: Vec<_> = line.split(' ').collect();
+            let [from, to, hex] = fields[..] else {
+                panic!()
+            };
+            let octet = |n: usize| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap();
+            let payload = (0..hex.len() / 2).map(octet).collect();
+            (from.to_owned(), to.to_owned(), payload)
+        })
+        .collect()
+}
+
+// shows: AMB-ACKMAP
+#[test]
+fn captured_connection_messages_are_told_in_either_direction() {
+    let mut told = Vec::new();
+    for (from, to, payload) in captured() {
+        // The hosts of the capture, moved to where one of them is served.
+        let host = |address: &str| {
+            address
+                .replace("10.1.0.1", "10.0.1.5")
+                .replace("10.1.0.2", "10.0.2.5")
+        };
+        let (from, to) = (host(&from), host(&to));
+        let side = if from == "10.0.1.5" {
+            Side::Lan
+        } else {
+            Side::Wan
+        };
+        let (source, destination) = (format!("{from}:1"), format!("{to}:4791"));
+        let mut frame = udp(OTHER, &source, &destination, Tags::NONE, &payload);
+        let damaged = learning().classify(&frame, side);
+        assert_eq!(damaged, Verdict::Forward, "the ICRC is of other addresses");
+        let parsed = parse(&frame, &ParseConfig::default());
+        assert!(icrc::write_frame(&mut frame, &parsed));
+        let Verdict::Managed(managed) = learning().classify(&frame, side) else {
+            panic!()
+        };
+        assert_eq!(managed.way.from.to_string(), from);
+        let off = view("192.0.2.1", None).classify(&frame, side);
+        assert_eq!(off, Verdict::Forward);
+        told.push(managed.message);
+    }
+    assert_eq!(told.len(), 5);
+    let (CmMessage::Request { local, .. }, CmMessage::Reply { remote, .. }) = (told[0], told[1])
+    else {
+        panic!()
+    };
+    assert_eq!((local, remote), (CommId(0xbb34_192f), local));
 }

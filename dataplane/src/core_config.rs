@@ -93,6 +93,7 @@ fn csf(segment: &Segment, core: &mut CoreConfig) {
     core.csf.hello_rate = limits.hello_per_s;
     core.csf.hello_outstanding = limits.hello_outstanding;
     core.csf.idle = Duration::from_millis(u64::from(limits.flow_idle_ms));
+    core.csf.learn = segment.policy.learn;
     core.csf.retain_packets = limits.retained_frames;
     core.csf.retain_packets_per_flow = limits.retained_frames;
     core.csf.retain_octets = u64::from(limits.retained_frames) * FRAME_OCTETS;
@@ -149,7 +150,7 @@ mod tests {
         allowed_peers = { "192.0.2.128/25" = {} }
         reporters = { "198.51.100.0/28" = {}, "2001:db8::7/128" = {} }
         inband = { address = "192.0.2.1/24" }
-        policy = { k = 16, m_min = 1, m_max = 4, epsilon = 1e-5, initial_loss = 0.01, hold_ns = 0, replay = false, responses = true }
+        policy = { k = 16, m_min = 1, m_max = 4, epsilon = 1e-5, initial_loss = 0.01, hold_ns = 0, replay = false, responses = true, learn = true }
         limits = { retained_frames = 77, held_frames = 33, flow_idle_ms = 5000 }
     "#;
 
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!((fec.targets.epsilon, fec.initial_loss_ppm), (1e-5, 10_000));
         assert_eq!((core.csf.retain_packets, core.crf.keep_packets), (77, 33));
         assert_eq!(core.crf.hold, config::Hold::Off);
-        assert!(!core.crf.replay && core.responses);
+        assert!(!core.crf.replay && core.responses && core.csf.learn);
         let without = DOCUMENT.replace("k = 16", "source_copy = false, k = 16");
         let document = parse(&without, Syntax::Toml).unwrap();
         let core = core_config(document.segments.values().next().unwrap());

@@ -100,6 +100,7 @@ fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segm
         own: Some(station),
         active: true,
         responses: config.policy.responses,
+        learn: config.policy.learn,
         verify_sources: false,
         drop_lldp: true,
     };

@@ -12,6 +12,7 @@ use crem_core::actions::{Actions, Emit, RepairKind, Transmit};
 use crem_core::crf::{Crf, Same};
 use crem_core::csf::Csf;
 use crem_core::events::Event;
+use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
 use crem_fec::Engine;
@@ -127,6 +128,16 @@ impl<P: Platform> Protection<P> {
     pub fn sources_sent(&mut self, now: Instant, descs: &[Desc<P::Buf>]) {
         self.csf.on_burst(now, descs, &mut self.actions);
         self.crf.on_reverse_burst(now, descs, &mut self.actions);
+    }
+
+    /// Acknowledgments and messages of the connection manager that passed (AMB-ACKMAP).
+    pub fn learn(&mut self, now: Instant, acks: &[Ack], managed: &[Managed]) {
+        for managed in managed {
+            self.csf.on_managed(now, managed);
+        }
+        for ack in acks {
+            self.csf.on_ack(now, ack);
+        }
     }
 
     /// Packets from the WAN.

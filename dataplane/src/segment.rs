@@ -1,6 +1,7 @@
 //! One segment's worth of worker: what happens to a burst from each port, in order. A frame that goes on
 //! is given to the device before anything is computed about it.
 
+use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
 
@@ -44,6 +45,8 @@ pub struct Segment<P: Platform> {
     pub(crate) arrivals: Vec<Arrival<P::Buf>>,
     pub(crate) descs: Vec<Desc<P::Buf>>,
     pub(crate) mail: Vec<(Datagram, P::Buf)>,
+    acks: Vec<Ack>,
+    managed: Vec<Managed>,
 }
 
 /// What a segment is made of.
@@ -84,6 +87,8 @@ impl<P: Platform> Segment<P> {
             arrivals: Vec::with_capacity(BURST),
             descs: Vec::with_capacity(BURST),
             mail: Vec::with_capacity(BURST),
+            acks: Vec::with_capacity(BURST),
+            managed: Vec::with_capacity(BURST),
             out_messages: Vec::with_capacity(BURST),
         }
     }
@@ -156,6 +161,7 @@ impl<P: Platform> Segment<P> {
             self.wan
                 .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
             self.guarded(now, |s| {
+                s.learn(now);
                 s.offer_to_sender(now);
                 s.read_mail(now);
             });
@@ -183,6 +189,7 @@ impl<P: Platform> Segment<P> {
                 }
             }
             self.guarded(now, |s| {
+                s.learn(now);
                 s.offer_to_receiver(now);
                 // Messages after sources: a symbol that a source of the same burst makes needless is
                 // not decoded.
@@ -191,6 +198,15 @@ impl<P: Platform> Segment<P> {
         }
         self.burst = burst;
         received
+    }
+
+    /// Lets the sender function see what passed besides sources; nothing at all unless that is switched on.
+    fn learn(&mut self, now: Instant) {
+        if let Some(protection) = &mut self.protection {
+            protection.learn(now, &self.acks, &self.managed);
+        }
+        self.acks.clear();
+        self.managed.clear();
     }
 
     fn offer_to_sender(&mut self, now: Instant) {
@@ -272,6 +288,14 @@ impl<P: Platform> Segment<P> {
             }
             Verdict::Unverified => {
                 self.counters.coding.unverified_sources += 1;
+                Sorted::Onward(frame)
+            }
+            Verdict::Ack(ack) => {
+                self.acks.push(ack);
+                Sorted::Onward(frame)
+            }
+            Verdict::Managed(managed) => {
+                self.managed.push(managed);
                 Sorted::Onward(frame)
             }
             Verdict::Kernel => {

@@ -396,6 +396,7 @@ fn view(id: &SegmentId, config: &SegmentConfig) -> View {
         }),
         active: config.mode == Mode::Active,
         responses: config.policy.responses,
+        learn: config.policy.learn,
         verify_sources: config.policy.verify_sources,
         drop_lldp: config.lldp == Lldp::Drop,
     }

@@ -100,6 +100,7 @@ fn segment(eal: &Eal, pool: &Mempool, ports: [&str; 3], active: bool) -> Segment
         own: Some(station),
         active,
         responses: false,
+        learn: false,
         verify_sources: false,
         drop_lldp: true,
     };

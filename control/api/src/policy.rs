@@ -68,6 +68,9 @@ pub struct Policy {
     pub replay: bool,
     /// Whether READ and atomic responses are protected as streams of their own (AMB-READRESP).
     pub responses: bool,
+    /// Whether connections are learned from the connection manager, and packets that the host has
+    /// acknowledged are let go of (AMB-ACKMAP).
+    pub learn: bool,
     /// ECN field of restored packets.
     pub restored_ecn: RestoredEcn,
 }
@@ -89,6 +92,7 @@ impl Default for Policy {
             source_copy: true,
             replay: true,
             responses: false,
+            learn: false,
             restored_ecn: RestoredEcn::NotEct,
         }
     }
@@ -146,6 +150,7 @@ impl Policy {
         let source_copy = t.or("source_copy", d.source_copy, Node::flag);
         let replay = t.or("replay", d.replay, Node::flag);
         let responses = t.or("responses", d.responses, Node::flag);
+        let learn = t.or("learn", d.learn, Node::flag);
         let ecn = [
             ("not_ect", RestoredEcn::NotEct),
             ("ect0", RestoredEcn::Ect0),
@@ -167,6 +172,7 @@ impl Policy {
             source_copy: source_copy?,
             replay: replay?,
             responses: responses?,
+            learn: learn?,
             restored_ecn: restored_ecn?,
         })
     }

@@ -172,6 +172,9 @@ pub struct CsfConfig {
     pub retry_first: Duration,
     /// Longest wait before another HELLO.
     pub retry_max: Duration,
+    /// Learn RDMA MTU, beginning and end of connections from messages of the connection manager, and let
+    /// go of what the host has acknowledged (AMB-ACKMAP).
+    pub learn: bool,
     /// First wait after the circuit breaker ended a binding; doubles (AMB-CBRETRY).
     pub breaker_retry: Duration,
 }
@@ -332,6 +335,7 @@ impl Default for CsfConfig {
             silence_close: Duration::from_secs(30),
             retry_first: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),
+            learn: false,
             breaker_retry: Duration::from_secs(300),
         }
     }

@@ -13,6 +13,7 @@ pub mod counters;
 pub mod crf;
 pub mod csf;
 pub mod events;
+pub mod learn;
 #[cfg(feature = "mutate")]
 pub mod mutate;
 #[cfg(not(feature = "mutate"))]

@@ -63,6 +63,9 @@ impl fmt::Display for Psn {
 pub struct Qpn(u32);
 
 impl Qpn {
+    /// The queue pair of the connection manager.
+    pub const CM: Self = Self(1);
+
     /// The QP number in the low 24 bits of `value`; higher bits are dropped.
     pub const fn new(value: u32) -> Self {
         Self(value & 0x00ff_ffff)

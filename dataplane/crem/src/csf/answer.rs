@@ -245,6 +245,7 @@ impl<B: Clone> Binding<B> {
         let Some(block) = ctx.sh.retained.get(id) else {
             return;
         };
+        let acknowledged = block.is_acknowledged();
         let response = plan::respond(&Request {
             scheme: block.config.scheme,
             k: block.k,
@@ -255,7 +256,7 @@ impl<B: Clone> Binding<B> {
             suggested: ask.suggested,
             fallback: ask.fallback,
         });
-        let info = response.info.then(|| {
+        let info = (response.info || acknowledged).then(|| {
             info_header(
                 self.id,
                 &block.config,
@@ -265,7 +266,12 @@ impl<B: Clone> Binding<B> {
                 Some(ask.request),
             )
         });
-        let symbols = self.within_caps(response.answer, ask, ctx);
+        let symbols = if acknowledged {
+            ctx.sh.counters.requests_acknowledged += 1;
+            None
+        } else {
+            self.within_caps(response.answer, ask, ctx)
+        };
         if info.is_none() && symbols.is_none() {
             return;
         }

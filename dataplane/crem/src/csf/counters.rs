@@ -109,6 +109,9 @@ counters! {
         requests_no_copy,
         /// Requests of silent flows, not answered (AMB-LRSEQ).
         requests_silent,
+        /// Requests, per block, answered with INFO alone since the host has acknowledged all of it
+        /// (AMB-ACKMAP).
+        requests_acknowledged,
         /// Ranges beyond what one request may name here.
         ranges_dropped,
         /// Answers dropped for want of slots.
@@ -119,6 +122,18 @@ counters! {
         retain_evicted,
         /// Blocks given up 2^22 PSNs behind (AMB-BLOCKID).
         retain_distance,
+        /// Packets let go of early because the host acknowledged them (AMB-ACKMAP).
+        retain_acknowledged,
+        /// Acknowledgments seen.
+        acks,
+        /// Acknowledgments that no flow is known to belong to, or that cannot be of the one believed.
+        acks_unmatched,
+        /// Messages of the connection manager seen.
+        connection_messages,
+        /// Connections that were seen to begin.
+        connections_opened,
+        /// Connections that were seen to end.
+        connections_closed,
         /// LOSS_REPORTs taken.
         loss_reports,
         /// LOSS_REPORTs that claim more received than expected.

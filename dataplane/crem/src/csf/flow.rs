@@ -181,6 +181,8 @@ pub(super) struct Binding<B> {
     pub(super) open: Option<OpenBlock<B>>,
     /// Ascending by PSN; entries at the front may have been given up by the store.
     pub(super) closed: VecDeque<Closed>,
+    /// Blocks before this have been acknowledged by the host and hold no packets any more.
+    pub(super) acknowledged: Option<Psn>,
     /// From here to the highest PSN every position is in a block, or carried no source.
     pub(super) known_from: Option<Psn>,
     pub(super) last_source: Instant,

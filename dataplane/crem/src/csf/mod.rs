@@ -19,6 +19,7 @@ mod block;
 mod counters;
 mod flow;
 mod hello;
+mod learn;
 mod messages;
 mod negotiate;
 mod params;
@@ -53,6 +54,7 @@ use crem_wire::crem::registry::CloseReason;
 use hashbrown::HashMap;
 
 use self::flow::{Flow, Io, Shared};
+use self::learn::Learn;
 use self::negotiate::Cause;
 use self::path_report::PathIntake;
 use self::peers::Peers;
@@ -77,6 +79,7 @@ const TIMER_STEP: Duration = Duration::from_micros(1);
 #[derive(Debug)]
 pub struct Csf<B> {
     flows: BoundedTable<StreamKey, Flow<B>>,
+    learn: Learn,
     sh: Shared<B>,
 }
 
@@ -86,6 +89,7 @@ impl<B: PktBuf> Csf<B> {
         let csf = &cfg.csf;
         Self {
             flows: BoundedTable::new(csf.max_flows),
+            learn: Learn::new(csf.max_flows),
             sh: Shared {
                 peers: Peers::new(csf.max_peers),
                 paths: BoundedTable::new(csf.max_peers),
@@ -162,8 +166,10 @@ impl<B: PktBuf> Csf<B> {
             .flows
             .insert(key, Flow::new(0, key, &self.sh.cfg))
             .ok()?;
+        let mtu = self.learn.flow_begins(&key, slot);
         if let Some(flow) = self.flows.get_mut(slot) {
             flow.slot = slot;
+            flow.track.mtu = mtu;
         }
         Some(slot)
     }
@@ -184,7 +190,9 @@ impl<B: PktBuf> Csf<B> {
         let before = flow.deadline_shape();
         let result = f(flow, &mut self.sh);
         if flow.doomed {
-            self.flows.remove(slot);
+            if let Some((key, _)) = self.flows.remove(slot) {
+                self.learn.flow_ends(&key, slot);
+            }
             return Some(result);
         }
         let after = flow.deadline_shape();

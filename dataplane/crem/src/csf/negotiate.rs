@@ -352,6 +352,7 @@ impl<B> Binding<B> {
             in_force: false,
             open: None,
             closed: VecDeque::new(),
+            acknowledged: None,
             known_from: None,
             last_source: now,
             t_needed: 0,

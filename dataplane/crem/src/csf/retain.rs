@@ -39,6 +39,18 @@ pub(super) struct Block<B> {
     pub(super) answered: Option<(RequestId, Instant)>,
 }
 
+impl<B> Block<B> {
+    /// Whether its packets were let go of because the host acknowledged them. What is left describes it.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Packets that it counts as: a description counts as one, so that these are bounded too.
+    fn charge(&self) -> u32 {
+        self.sources.len().max(1) as u32
+    }
+}
+
 #[derive(Debug)]
 struct Place<B> {
     generation: u32,
@@ -145,7 +157,8 @@ impl<B> Retention<B> {
     /// Gives the packets of an open block back.
     pub(super) fn abandon(&mut self, owner: u32, sources: Vec<SourceRef<B>>) {
         let octets = sources.iter().map(|s| u64::from(s.len)).sum();
-        self.discharge(owner, sources, octets);
+        let packets = sources.len() as u32;
+        self.discharge(owner, sources, octets, packets);
     }
 
     /// Keeps a closed block, whose packets were admitted while it was open.
@@ -192,6 +205,19 @@ impl<B> Retention<B> {
         }
     }
 
+    /// Lets go of a block's packets but keeps its description; gives how many packets went.
+    pub(super) fn let_go(&mut self, id: BlockId) -> u32 {
+        let Some(block) = self.get_mut(id).filter(|block| !block.is_acknowledged()) else {
+            return 0;
+        };
+        let owner = block.owner;
+        let sources = core::mem::take(&mut block.sources);
+        let octets = core::mem::take(&mut block.octets);
+        let gone = sources.len() as u32;
+        self.discharge(owner, sources, octets, gone - 1);
+        gone
+    }
+
     /// Gives up one block.
     pub(super) fn release(&mut self, id: BlockId) {
         if self.get(id).is_some() {
@@ -201,9 +227,16 @@ impl<B> Retention<B> {
 
     /// Gives up the oldest blocks until `packets` packets are free that were not; returns how many.
     pub(super) fn give_up(&mut self, packets: u32) -> u32 {
-        let before = self.packets;
-        while before - self.packets < packets && self.evict_oldest() {}
-        before - self.packets
+        let mut freed = 0;
+        while freed < packets {
+            let oldest = self.places.get(self.oldest as usize);
+            let Some(block) = oldest.and_then(|place| place.block.as_ref()) else {
+                break;
+            };
+            freed += block.sources.len() as u32;
+            self.evict_oldest();
+        }
+        freed
     }
 
     fn make_room(&mut self, packets: u32, octets: u64) -> bool {
@@ -245,12 +278,12 @@ impl<B> Retention<B> {
         }
         self.free.push(index);
         if let Some(block) = block {
-            self.discharge(block.owner, block.sources, block.octets);
+            let packets = block.charge();
+            self.discharge(block.owner, block.sources, block.octets, packets);
         }
     }
 
-    fn discharge(&mut self, owner: u32, mut sources: Vec<SourceRef<B>>, octets: u64) {
-        let packets = sources.len() as u32;
+    fn discharge(&mut self, owner: u32, mut sources: Vec<SourceRef<B>>, octets: u64, packets: u32) {
         self.packets = self.packets.saturating_sub(packets);
         self.octets = self.octets.saturating_sub(octets);
         if let Some(count) = self.per_owner.get_mut(owner as usize) {

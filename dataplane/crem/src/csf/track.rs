@@ -183,6 +183,12 @@ impl Track {
         count - 1
     }
 
+    /// Another use of the QP begins: its PSNs are not known yet, its RDMA MTU perhaps.
+    pub(super) fn begin_anew(&mut self, mtu: Option<u16>) {
+        (self.highest, self.last_read, self.new_packets) = (None, None, 0);
+        self.mtu = mtu.filter(|m| is_rdma_mtu(*m));
+    }
+
     /// The PSN after the highest.
     pub(super) fn next(&self) -> Psn {
         self.highest.map_or(Psn::new(0), |psn| psn.add(1))

@@ -2,10 +2,12 @@
 //! Finding them in a frame is `frame`'s work; what a packet means for a flow is the core's.
 
 mod bth;
+mod cm;
 mod ext;
 mod opcode;
 
 pub use bth::Bth;
+pub use cm::{CmMessage, CommId};
 pub use ext::{Aeth, ImmDt, NakCode, Reth, Syndrome};
 pub use opcode::{Class, Ext, Opcode, Place, Transport};
 

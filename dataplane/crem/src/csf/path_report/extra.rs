@@ -20,7 +20,7 @@ impl<B: Clone> Binding<B> {
             Some(open) if open.position(psn).is_some() => (open.start, &open.present),
             _ => {
                 let closed = self.closed.get(self.closed_at(psn)?)?;
-                let block = retained.get(closed.id)?;
+                let block = retained.get(closed.id).filter(|b| !b.is_acknowledged())?;
                 (block.start, &block.present)
             }
         };
@@ -54,7 +54,12 @@ impl<B: Clone> Binding<B> {
         }
         let closed = self.closed_at(owed.start).and_then(|i| self.closed.get(i));
         let id = closed.map(|c| c.id);
-        let Some((id, block)) = id.and_then(|id| Some((id, ctx.sh.retained.get(id)?))) else {
+        let Some((id, block)) = id.and_then(|id| {
+            Some((
+                id,
+                ctx.sh.retained.get(id).filter(|b| !b.is_acknowledged())?,
+            ))
+        }) else {
             ctx.sh.counters.path_blocks_gone += 1;
             return Keep::No;
         };

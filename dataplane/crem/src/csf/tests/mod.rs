@@ -4,6 +4,7 @@
 mod adaptation;
 mod addresses;
 mod blocks;
+mod learning;
 mod negotiation;
 mod path_report;
 mod properties;

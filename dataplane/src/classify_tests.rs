@@ -419,7 +419,7 @@ fn cut_frames_pause_and_our_own_are_refused() {
 }
 
 /// The stream that a packet from the LAN belongs to.
-fn key_of(view: &View, frame: &[u8]) -> crem_core::packet::StreamKey {
+fn key_of(view: &View, frame: &[u8]) -> StreamKey {
     match view.classify(frame, Side::Lan) {
         Verdict::Source(source) => source.key,
         other => panic!("{other:?}"),

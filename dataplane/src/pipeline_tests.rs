@@ -615,7 +615,7 @@ fn what_passes_is_not_changed_also_while_packets_are_held() {
 }
 
 /// A CREM message from a stranger to a host that gateway 1 serves.
-fn stranger(message: &crem_wire::crem::Message) -> Vec<u8> {
+fn stranger(message: &Message) -> Vec<u8> {
     let mut payload = Vec::new();
     message.encode(&mut payload);
     let headers = UdpFrame {

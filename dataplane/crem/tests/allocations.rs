@@ -19,6 +19,7 @@ fn a_packet_allocates_nothing_after_warm_up() {
     // Longer than blocks are kept, so that as many are given up as are closed.
     for n in 0..20_000 {
         flow.burst();
+        flow.ack();
         if n % 2_000 == 0 {
             flow.report();
         }
@@ -27,6 +28,7 @@ fn a_packet_allocates_nothing_after_warm_up() {
     let region = Region::new(GLOBAL);
     for n in 0..10_000 {
         flow.burst();
+        flow.ack();
         if n % 2_000 == 0 {
             flow.report();
         }
@@ -42,4 +44,6 @@ fn a_packet_allocates_nothing_after_warm_up() {
         40_000,
         "the flow was protected all along"
     );
+    let let_go = flow.csf.counters().retain_acknowledged;
+    assert!(let_go > 300_000, "acknowledgments were taken: {let_go}");
 }

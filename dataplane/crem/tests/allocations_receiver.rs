@@ -27,6 +27,7 @@ struct Flow {
     flow: FlowId,
     psn: u32,
     frame: Buf,
+    space: PsnSpace,
     burst: Vec<Desc<Buf>>,
     seed: u64,
     restored: u64,
@@ -47,8 +48,9 @@ fn descriptor() -> FlowDescriptor {
 }
 
 impl Flow {
-    fn new() -> Self {
+    fn new(space: PsnSpace) -> Self {
         let mut config = CoreConfig::new(50_000);
+        config.responses = true;
         config.allowed_peers = vec![Prefix::host(csf().ip())];
         let mut crf: Crf<Buf> = Crf::new(config, [3; 32]);
         crf.compare_with(Same(|a, b| a.buf == b.buf));
@@ -60,7 +62,7 @@ impl Flow {
             max_t: 4138,
         };
         let hello = Message::Hello(Hello {
-            kind: 1,
+            kind: if space == PsnSpace::Requests { 1 } else { 0xc1 },
             limits,
             rdma_mtu: 1024,
             nonce: 1,
@@ -88,6 +90,7 @@ impl Flow {
             flow: ack.flow,
             psn: 0,
             frame: Rc::new(0),
+            space,
             burst: Vec::with_capacity(32),
             seed: 9,
             restored: 0,
@@ -103,13 +106,17 @@ impl Flow {
                 source: flow.source,
                 destination: flow.destination,
                 qp: flow.qp,
-                space: PsnSpace::Requests,
+                space: self.space,
             },
             psn: Psn::new(self.psn),
-            opcode: 7,
+            opcode: if self.space == PsnSpace::Requests {
+                7
+            } else {
+                0x0e
+            },
             payload_len: 1052,
             payload_off: 42,
-            mtu_seen: None,
+            mtu_seen: Some(1024),
             read_length: None,
             ce: false,
             dscp: 26,
@@ -136,6 +143,12 @@ impl Flow {
             self.psn = (self.psn + 1) & 0xff_ffff;
         }
         self.crf.on_burst(self.now, &self.burst, &mut self.out);
+        let mut request = [self.desc()];
+        let key = &mut request[0].key;
+        (key.source, key.destination) = (key.destination, key.source);
+        key.space = PsnSpace::Requests;
+        (request[0].opcode, request[0].read_length) = (0x0c, Some(32 * 1024));
+        self.crf.on_reverse_burst(self.now, &request, &mut self.out);
         for index in 0..2 {
             let header = RepairHeader {
                 flow: self.flow,
@@ -195,23 +208,28 @@ impl Flow {
 
 #[test]
 fn a_packet_allocates_nothing_after_warm_up() {
-    let mut flow = Flow::new();
-    for _ in 0..20_000 {
-        flow.block(50);
-    }
-    for loss in [0, 50] {
-        let (lists, restored) = (flow.lists, flow.restored);
-        let region = Region::new(GLOBAL);
-        for _ in 0..10_000 {
-            flow.block(loss);
+    for space in [PsnSpace::Requests, PsnSpace::Responses] {
+        let mut flow = Flow::new(space);
+        for _ in 0..20_000 {
+            flow.block(50);
         }
-        let change = region.change();
-        assert_eq!(
-            (change.allocations, change.reallocations),
-            (flow.lists - lists, 0),
-            "{loss}: {change:?}"
-        );
-        assert_eq!(flow.restored - restored > 1_000, loss > 0);
+        let before = flow.crf.counters();
+        for loss in [0, 50] {
+            let (lists, restored) = (flow.lists, flow.restored);
+            let region = Region::new(GLOBAL);
+            for _ in 0..10_000 {
+                flow.block(loss);
+            }
+            let change = region.change();
+            assert_eq!(
+                (change.allocations, change.reallocations),
+                (flow.lists - lists, 0),
+                "{space:?} {loss}: {change:?}"
+            );
+            assert_eq!(flow.restored - restored > 1_000, loss > 0);
+        }
+        let counters = flow.crf.counters();
+        assert_eq!(counters.positions_left, before.positions_left);
+        assert_eq!(counters.requests_reissued, before.requests_reissued);
     }
-    assert_eq!(flow.crf.counters().positions_left, 0);
 }

@@ -202,13 +202,22 @@ impl Peers {
         from: SocketAddr,
         now: Instant,
     ) -> Option<SocketAddr> {
-        let target = self.target(slot)?;
+        let key = self.table.key(slot).copied()?;
         let peer = self.table.get_mut(slot)?;
         peer.last_heard = Some(now);
         peer.bound_to = Some(from);
-        let revived = peer.dead.take().is_some();
+        let mut revived = peer.dead.take().is_some();
+        if self.dead > 0 && key.space == PsnSpace::Responses {
+            // Its requests' entry is the one that may be dead.
+            let requests = self.table.slot(&PeerKey {
+                space: PsnSpace::Requests,
+                ..key
+            });
+            let peer = requests.and_then(|slot| self.table.get_mut(slot));
+            revived |= peer.is_some_and(|peer| peer.dead.take().is_some());
+        }
         self.dead -= u32::from(revived);
-        revived.then_some(target)
+        revived.then_some(key.target)
     }
 
     /// A HELLO exchange ended without an answer. `false` if the peer answered others meanwhile; else it
@@ -390,6 +399,24 @@ mod tests {
         peers.met(gateway, host, 50_000, PsnSpace::Requests);
         assert!(peers.knows_requests(key(1).target) && peers.knows_requests(key(9).target));
         assert!(!peers.knows_requests(key(2).target));
+    }
+
+    // shows: AMB-SCALE
+    #[test]
+    fn a_message_of_a_response_stream_revives_the_peer() {
+        let mut peers = Peers::new(4);
+        let requests = peers.acquire(key(1)).unwrap();
+        let responses = PeerKey {
+            space: PsnSpace::Responses,
+            ..key(1)
+        };
+        let responses = peers.acquire(responses).unwrap();
+        peers.unanswered(requests, at(0), at(255));
+        assert!(peers.get(requests).unwrap().is_dead());
+        let revived = peers.heard(responses, key(9).target, at(300));
+        assert_eq!(revived, Some(key(1).target));
+        assert!(!peers.get(requests).unwrap().is_dead());
+        assert_eq!(peers.heard(responses, key(9).target, at(301)), None);
     }
 
     #[test]

@@ -290,7 +290,8 @@ impl<B> Retention<B> {
             *count = count.saturating_sub(packets);
         }
         sources.clear();
-        if self.spare.len() < SPARE_LISTS {
+        // What is left of an acknowledged block has no memory to reuse.
+        if sources.capacity() > 0 && self.spare.len() < SPARE_LISTS {
             self.spare.push(sources);
         }
     }

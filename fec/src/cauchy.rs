@@ -70,6 +70,8 @@ impl Columns {
         }
     }
 
+    /// Not inlined, so that the usual case stays small where it is.
+    #[inline(never)]
     fn compute(&self, position: u8) -> Column {
         let mut column = [0; MAX_ROWS];
         for (factor, point) in column.iter_mut().zip(self.points).take(self.count) {

@@ -22,10 +22,11 @@ pub(crate) fn combine<'s, 'n>(
     sources: impl Iterator<Item = (Payload<'s>, Column)> + Clone,
     later: Option<impl Iterator<Item = &'n [u8]> + Clone>,
 ) -> [[u8; PREFIX]; MAX_ROWS] {
-    let mut lengths = Lengths::default();
+    let lengths = Lengths::new(rows.len());
     let mut bank = Bank::new(kernels, rows.iter_mut().map(|row| &mut **row));
     let mut work = Work {
         bank: &mut bank,
+        lengths,
         fresh,
         cold: true,
     };
@@ -34,13 +35,11 @@ pub(crate) fn combine<'s, 'n>(
         let mut pieces = None;
         let full = work.bank.fill(|| {
             let (payload, column) = rest.next()?;
-            lengths.add(payload.len(), column);
-            match payload {
-                Payload::Whole(octets) => Some((octets, column)),
-                Payload::Parts(_) => {
-                    pieces = Some((payload, column));
-                    None
-                }
+            if let Payload::Whole(octets) = payload {
+                Some((octets, column))
+            } else {
+                pieces = Some((payload, column));
+                None
             }
         });
         work.run_group(next(&rest, &later));
@@ -51,7 +50,7 @@ pub(crate) fn combine<'s, 'n>(
         }
     }
     work.clear_if_fresh(0);
-    lengths.finish()
+    work.lengths.finish()
 }
 
 /// What is worked on behind a group, for prefetching.
@@ -69,6 +68,7 @@ fn next<'s, 'n>(
 /// Rows that sources are added to, group by group.
 struct Work<'b, 'r, 's> {
     bank: &'b mut Bank<'r, 's>,
+    lengths: Lengths,
     /// The rows hold nothing yet: the first group overwrites.
     fresh: bool,
     /// Nothing was prefetched yet.
@@ -83,18 +83,18 @@ impl<'s> Work<'_, '_, 's> {
         if count == 0 {
             return;
         }
+        self.lengths.add_group(self.bank);
         let mut from = 0;
         let to = self.bank.row_len();
         // A whole number of steps of the kernels.
-        let ahead = (AHEAD / count).next_multiple_of(256);
-        if next.is_some() && core::mem::take(&mut self.cold) {
-            self.bank.prefetch(ahead);
+        let mut next = next.map(|next| (next, (AHEAD / count).next_multiple_of(256)));
+        if let (Some((_, ahead)), true) = (&next, core::mem::take(&mut self.cold)) {
+            self.bank.prefetch(*ahead);
         }
-        let mut next = next;
         while from < to {
             let reach = self.bank.reach();
             match &mut next {
-                Some(next) => self.bank.run_ahead(from, to, self.fresh, ahead, next),
+                Some((next, ahead)) => self.bank.run_ahead(from, to, self.fresh, *ahead, next),
                 None => self.bank.run(from, to, self.fresh),
             }
             self.clear_if_fresh(reach);
@@ -108,6 +108,7 @@ impl<'s> Work<'_, '_, 's> {
 
     /// Adds a payload in pieces.
     fn run_pieces(&mut self, payload: Payload<'s>, column: Column) {
+        self.lengths.add(payload.len(), u64::from_ne_bytes(column));
         self.clear_if_fresh(0);
         for (offset, piece) in payload.pieces() {
             self.bank.start(offset);
@@ -130,8 +131,8 @@ impl<'s> Work<'_, '_, 's> {
 /// What the length prefixes of the sources add to each row. They are kept apart from the symbols'
 /// bodies, so that octet 0 of a payload meets octet 0 of an aligned buffer. Sources of equal length
 /// share one product: the sum of factor times length is the sum of the factors, times the length.
-#[derive(Default)]
 struct Lengths {
+    rows: usize,
     length: usize,
     /// A column as one number, since adding columns is exclusive-or.
     factors: u64,
@@ -139,19 +140,41 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Adds a source of `length` octets with its factor for each row.
-    #[inline]
-    fn add(&mut self, length: usize, column: Column) {
+    /// Nothing yet, for so many rows.
+    fn new(rows: usize) -> Self {
+        Self {
+            rows,
+            length: 0,
+            factors: 0,
+            sums: [[0; PREFIX]; MAX_ROWS],
+        }
+    }
+
+    /// Adds the sources of a group.
+    fn add_group(&mut self, bank: &Bank<'_, '_>) {
+        let columns = bank.columns().map(|column| u64::from_ne_bytes(*column));
+        if let Some(length) = bank.common_len() {
+            self.add(length, columns.fold(0, |sum, column| sum ^ column));
+        } else {
+            let lens = bank.lens();
+            lens.zip(columns)
+                .for_each(|(len, column)| self.add(*len, column));
+        }
+    }
+
+    /// Adds sources of `length` octets with the sum of their factors for each row.
+    fn add(&mut self, length: usize, factors: u64) {
         if length != self.length {
             self.multiply();
             self.length = length;
         }
-        self.factors ^= u64::from_ne_bytes(column);
+        self.factors ^= factors;
     }
 
     fn multiply(&mut self) {
         let [high, low] = (self.length as u16).to_be_bytes();
-        for (sum, factor) in self.sums.iter_mut().zip(self.factors.to_ne_bytes()) {
+        let factors = self.factors.to_ne_bytes();
+        for (sum, factor) in self.sums.iter_mut().zip(factors).take(self.rows) {
             sum[0] ^= gf::mul(factor, high);
             sum[1] ^= gf::mul(factor, low);
         }

@@ -281,6 +281,30 @@ fn check(job: &DecodeJob<'_>, max_t: usize) -> Result<PositionSet, DecodeError> 
         return Err(DecodeError::SymbolLength);
     }
     let mut known = PositionSet::EMPTY;
+    let mut longest = 0;
+    for source in job.sources {
+        known.insert(source.position);
+        longest = source.payload.len().max(longest);
+    }
+    let possible = known.len() == job.sources.len() && longest <= job.t - PREFIX;
+    if !possible || known.minus(&job.unknown) != known {
+        check_sources(job)?;
+    }
+    for (symbol, held) in job.symbols.iter().enumerate() {
+        if held.octets.len() != job.t {
+            return Err(DecodeError::WrongSymbolLength { symbol });
+        }
+        if !held.equation.is_possible() {
+            return Err(DecodeError::NoCoefficient { symbol });
+        }
+    }
+    Ok(known)
+}
+
+/// Names what is wrong with the sources, if anything is.
+#[cold]
+fn check_sources(job: &DecodeJob<'_>) -> Result<(), DecodeError> {
+    let mut known = PositionSet::EMPTY;
     for source in job.sources {
         let position = source.position;
         if !known.insert(position) {
@@ -293,15 +317,7 @@ fn check(job: &DecodeJob<'_>, max_t: usize) -> Result<PositionSet, DecodeError> 
             return Err(DecodeError::KnownAndUnknown { position });
         }
     }
-    for (symbol, held) in job.symbols.iter().enumerate() {
-        if held.octets.len() != job.t {
-            return Err(DecodeError::WrongSymbolLength { symbol });
-        }
-        if !held.equation.is_possible() {
-            return Err(DecodeError::NoCoefficient { symbol });
-        }
-    }
-    Ok(known)
+    Ok(())
 }
 
 /// Numbers the unknowns: those to deliver, and whatever else the symbols depend on.

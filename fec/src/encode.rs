@@ -92,16 +92,18 @@ impl<'j, 'a> EncodeJob<'j, 'a> {
             if !possible || rows.iter().any(|row| row.symbol.len() != t) {
                 return Err(EncodeError::SymbolLength);
             }
-            let mut too_long = sources
-                .iter()
-                .filter(|source| source.payload.len() > t - PREFIX);
-            if let Some(source) = too_long.next() {
-                return Err(EncodeError::PayloadTooLong {
-                    position: source.position,
-                });
+            let (limit, mut last) = (t - PREFIX, 0);
+            for source in sources {
+                let position = source.position;
+                if source.payload.len() > limit {
+                    return Err(EncodeError::PayloadTooLong { position });
+                }
+                last = position.max(last);
+            }
+            if !sources.is_empty() {
+                check_coefficients(scheme, rows, last)?;
             }
         }
-        check_coefficients(scheme, rows, sources)?;
         Ok(Self {
             scheme,
             rows,
@@ -113,15 +115,9 @@ impl<'j, 'a> EncodeJob<'j, 'a> {
 
 /// Whether the scheme has a coefficient for every pair. It has them for all exactly if it has one for
 /// the largest index with the largest position.
-fn check_coefficients(
-    scheme: Scheme,
-    rows: &[Row<'_>],
-    sources: &[Source<'_>],
-) -> Result<(), EncodeError> {
-    let index = rows.iter().map(|row| row.index).max();
-    let position = sources.iter().map(|source| source.position).max();
-    match index.zip(position) {
-        Some((index, position)) if scheme.coefficient(index, position).is_none() => {
+fn check_coefficients(scheme: Scheme, rows: &[Row<'_>], position: u8) -> Result<(), EncodeError> {
+    match rows.iter().map(|row| row.index).max() {
+        Some(index) if scheme.coefficient(index, position).is_none() => {
             Err(EncodeError::NoCoefficient { index, position })
         }
         _ => Ok(()),

@@ -11,10 +11,11 @@ pub enum Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// Octets in all.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::Whole(octets) => octets.len(),
-            Self::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
+            Self::Parts(parts) => total(parts),
         }
     }
 
@@ -47,6 +48,12 @@ impl<'a> Payload<'a> {
                 (at, piece)
             })
     }
+}
+
+/// Octets of all parts; apart, so that the usual case stays small where it is inlined.
+#[cold]
+fn total(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
 }
 
 impl<'a> From<&'a [u8]> for Payload<'a> {

@@ -7,6 +7,7 @@ use crate::decode::{DecodeJob, Scratch, Symbol, split_row, stride};
 use crate::encode::PREFIX;
 use crate::engine::Engine;
 use crate::payload::{Payload, Source};
+use crate::rank::Equation;
 use crate::{PositionSet, Scheme, cauchy, gf};
 
 /// Picks independent symbols and finds which unknowns they determine by which factors: fills
@@ -120,16 +121,24 @@ pub(crate) fn solve_single(
         return false;
     };
     let column = |factor: u8| [factor, 0, 0, 0, 0, 0, 0, 0];
+    let Equation { scheme, index, set } = symbol.equation;
     let named = job
         .sources
         .iter()
-        .map(|source| (source, symbol.equation.factor(source.position)));
-    let known = named
-        .filter(|(_, own)| *own != 0)
-        .map(|(source, own)| (source.payload, column(gf::mul(factor, own))));
-    let sources = core::iter::once((Payload::Whole(body), column(factor))).chain(known);
+        .filter(|source| set.contains(source.position) && scheme != Scheme::Copy);
+    let itself = core::iter::once((Payload::Whole(body), column(factor)));
     let next = engine.prefetch.then_some(core::iter::empty());
-    let [sum, ..] = combine(&engine.kernels, &mut [row], true, sources, next);
+    let [sum, ..] = if scheme == Scheme::Cauchy {
+        let columns = cauchy::Columns::new(core::iter::once(index));
+        let known = named.map(|source| {
+            let [coefficient, ..] = columns.of(source.position);
+            (source.payload, column(gf::mul(factor, coefficient)))
+        });
+        combine(&engine.kernels, &mut [row], true, itself.chain(known), next)
+    } else {
+        let known = named.map(|source| (source.payload, column(factor)));
+        combine(&engine.kernels, &mut [row], true, itself.chain(known), next)
+    };
     // The symbol went in like a source of T - 2 octets, but has a prefix of its own.
     let counted = (body.len() as u16).to_be_bytes();
     for (((octet, sum), own), counted) in prefix.iter_mut().zip(sum).zip(own).zip(counted) {

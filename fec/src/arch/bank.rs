@@ -12,10 +12,10 @@ use super::{Column, Kernels, MAX_ROWS, MAX_SOURCES};
 pub(crate) struct Bank<'r, 's> {
     table: &'static Table,
     call: Call,
-    /// By source of the group, the position in the rows behind its last octet.
-    ends: Places<usize>,
-    /// The smallest and the largest of the group's ends.
-    reach: usize,
+    /// Octets by source of the group.
+    lens: Places<usize>,
+    /// The smallest and the largest of these.
+    shortest: usize,
     longest: usize,
     row_count: usize,
     /// Octets of the shortest row.
@@ -26,25 +26,26 @@ pub(crate) struct Bank<'r, 's> {
 
 impl<'r, 's> Bank<'r, 's> {
     /// A bank over these rows; more than [`MAX_ROWS`] are left out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(kernels: &Kernels, rows: impl Iterator<Item = &'r mut [u8]>) -> Self {
-        let mut bank = Self {
+        let mut addresses = [core::ptr::null_mut(); MAX_ROWS];
+        let (mut row_count, mut row_len) = (0, usize::MAX);
+        for (place, row) in addresses.iter_mut().zip(rows) {
+            *place = row.as_mut_ptr();
+            row_len = row_len.min(row.len());
+            row_count += 1;
+        }
+        Self {
             table: kernels.table,
-            call: Call::EMPTY,
-            ends: [MaybeUninit::uninit(); MAX_SOURCES],
-            reach: usize::MAX,
+            call: Call::new(addresses),
+            lens: [MaybeUninit::uninit(); MAX_SOURCES],
+            shortest: usize::MAX,
             longest: 0,
-            row_count: 0,
-            row_len: usize::MAX,
+            row_count,
+            row_len,
             rows: PhantomData,
             sources: PhantomData,
-        };
-        for (place, row) in bank.call.rows.iter_mut().zip(rows) {
-            *place = row.as_mut_ptr();
-            bank.row_len = bank.row_len.min(row.len());
-            bank.row_count += 1;
         }
-        bank
     }
 
     /// Octets of the shortest row.
@@ -56,7 +57,7 @@ impl<'r, 's> Bank<'r, 's> {
     #[inline]
     pub(crate) fn start(&mut self, origin: usize) {
         (self.call.count, self.call.origin) = (0, origin);
-        (self.reach, self.longest) = (usize::MAX, 0);
+        (self.shortest, self.longest) = (usize::MAX, 0);
     }
 
     /// Takes sources from `next`, each with its factor for each row, into the group until it is full or
@@ -65,7 +66,7 @@ impl<'r, 's> Bank<'r, 's> {
     pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Option<(&'s [u8], Column)>) -> bool {
         // Locals, so that they stay in registers.
         let (origin, mut count) = (self.call.origin, self.call.count);
-        let (mut reach, mut longest) = (self.reach, self.longest);
+        let (mut shortest, mut longest) = (self.shortest, self.longest);
         while count < MAX_SOURCES
             && let Some((octets, column)) = next()
         {
@@ -73,12 +74,12 @@ impl<'r, 's> Bank<'r, 's> {
             // an addition that brings it back, see `Bank::call_kernel`.
             self.call.sources[count].write(octets.as_ptr().wrapping_sub(origin));
             self.call.columns[count].write(column);
-            let end = origin.saturating_add(octets.len());
-            self.ends[count].write(end);
-            (reach, longest) = (reach.min(end), longest.max(end));
+            let len = octets.len();
+            self.lens[count].write(len);
+            (shortest, longest) = (shortest.min(len), longest.max(len));
             count += 1;
         }
-        (self.reach, self.longest) = (reach, longest);
+        (self.shortest, self.longest) = (shortest, longest);
         self.call.count = count;
         count == MAX_SOURCES
     }
@@ -92,24 +93,52 @@ impl<'r, 's> Bank<'r, 's> {
     /// The position in the rows where the shortest source of the group ends, or the shortest row.
     #[inline]
     pub(crate) fn reach(&self) -> usize {
-        self.reach.min(self.row_len())
+        let end = self.call.origin.saturating_add(self.shortest);
+        end.min(self.row_len())
+    }
+
+    /// Octets of every source of the group, if they agree.
+    #[inline]
+    pub(crate) fn common_len(&self) -> Option<usize> {
+        (self.shortest == self.longest).then_some(self.longest)
+    }
+
+    /// Octets of each source of the group.
+    pub(crate) fn lens(&self) -> impl Iterator<Item = &usize> {
+        let filled = &self.lens[..self.call.count];
+        // SAFETY: `fill` filled in the first `count` places.
+        filled.iter().map(|len| unsafe { len.assume_init_ref() })
+    }
+
+    /// Factors of each source of the group.
+    #[inline]
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
+        let filled = &self.call.columns[..self.call.count];
+        // SAFETY: `fill` filled in the first `count` places.
+        filled
+            .iter()
+            .map(|column| unsafe { column.assume_init_ref() })
     }
 
     /// Drops the sources that end at or before `end` from the group; says whether some are left.
+    #[inline]
     pub(crate) fn keep_beyond(&mut self, end: usize) -> bool {
-        let (mut kept, mut reach) = (0, usize::MAX);
+        if self.call.origin.saturating_add(self.longest) <= end {
+            self.call.count = 0;
+        }
+        let (mut kept, mut shortest) = (0, usize::MAX);
         for place in 0..self.call.count {
             // SAFETY: `fill` filled in the first `count` places.
-            let own_end = unsafe { self.ends[place].assume_init() };
-            if own_end > end {
+            let len = unsafe { self.lens[place].assume_init() };
+            if self.call.origin.saturating_add(len) > end {
                 self.call.sources[kept] = self.call.sources[place];
                 self.call.columns[kept] = self.call.columns[place];
-                self.ends[kept] = self.ends[place];
-                reach = reach.min(own_end);
+                self.lens[kept] = self.lens[place];
+                shortest = shortest.min(len);
                 kept += 1;
             }
         }
-        (self.call.count, self.reach) = (kept, reach);
+        (self.call.count, self.shortest) = (kept, shortest);
         kept > 0
     }
 
@@ -143,7 +172,7 @@ impl<'r, 's> Bank<'r, 's> {
         mut next: impl Iterator<Item = *const u8>,
     ) {
         let end = to.min(self.reach());
-        let turn = if self.reach == self.longest {
+        let turn = if self.shortest == self.longest {
             end.saturating_sub(ahead).max(from)
         } else {
             end
@@ -180,8 +209,8 @@ impl<'r, 's> Bank<'r, 's> {
         // `available()`, so the processor has the instructions. The kernel is for `row_count` rows, of
         // which there is at least one, since `reach` is 0 otherwise. Every row is borrowed exclusively
         // for the life of `self` and has at least `row_len` octets. Every source of the group is
-        // borrowed for at least as long, begins at `origin` in the rows' count and has octets up to its
-        // end there, of which `reach` is the smallest; `fill` never counts more
+        // borrowed for at least as long, begins at `origin` in the rows' count and ends at or behind
+        // `reach`; `fill` never counts more
         // than MAX_SOURCES and fills in what it counts, `run_ahead` the hints. So
         // with `origin <= from < to <= reach` octets `origin .. to` of each source and `.. to` of each
         // row are there.

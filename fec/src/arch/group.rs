@@ -40,19 +40,22 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Nothing yet.
-    pub(super) const EMPTY: Self = Self {
-        rows: [core::ptr::null_mut(); MAX_ROWS],
-        sources: [MaybeUninit::uninit(); MAX_SOURCES],
-        columns: [MaybeUninit::uninit(); MAX_SOURCES],
-        hints: [[MaybeUninit::uninit(); MAX_SOURCES]; 2],
-        count: 0,
-        from: 0,
-        turn: 0,
-        to: 0,
-        origin: 0,
-        overwrite: false,
-    };
+    /// A call for these rows that has no sources yet.
+    #[inline(always)]
+    pub(super) fn new(rows: [*mut u8; MAX_ROWS]) -> Self {
+        Self {
+            rows,
+            sources: [MaybeUninit::uninit(); MAX_SOURCES],
+            columns: [MaybeUninit::uninit(); MAX_SOURCES],
+            hints: [[MaybeUninit::uninit(); MAX_SOURCES]; 2],
+            count: 0,
+            from: 0,
+            turn: 0,
+            to: 0,
+            origin: 0,
+            overwrite: false,
+        }
+    }
 }
 
 /// A kernel for some number of rows.

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crem_core::actions::{Actions, CodeJob, SlotId};
+use crem_core::actions::{Actions, CodeJob, SlotId, SourceRef};
 use crem_fec::{EncodeJob, Engine, Row, Scheme, Source, recycle};
 
 use crate::buffer::{Buffer, Pool};
@@ -29,7 +29,8 @@ impl<B: Buffer> Coder<B> {
         }
     }
 
-    /// Runs every code job of `actions` in order.
+    /// Runs every code job of `actions` in order, fetching the packets of later ones into the cache on
+    /// the way.
     pub fn run(
         &mut self,
         actions: &Actions<B>,
@@ -38,10 +39,11 @@ impl<B: Buffer> Coder<B> {
         counters: &mut Coding,
         drops: &mut Drops,
     ) {
-        for job in &actions.code {
+        let mut jobs = actions.code.iter();
+        while let Some(job) = jobs.next() {
             counters.code_jobs += 1;
             self.take_buffers(job, actions, slots, pool, drops);
-            self.code(job, actions, counters);
+            self.code(job, jobs.as_slice(), actions, counters);
             for (_, slot, buffer) in self.taken.drain(..) {
                 slots.put(slot, buffer);
             }
@@ -65,17 +67,25 @@ impl<B: Buffer> Coder<B> {
         }
     }
 
-    fn code(&mut self, job: &CodeJob, actions: &Actions<B>, counters: &mut Coding) {
+    fn code(
+        &mut self,
+        job: &CodeJob,
+        later: &[CodeJob],
+        actions: &Actions<B>,
+        counters: &mut Coding,
+    ) {
         let mut sources: Vec<Source<'_>> = recycle(core::mem::take(&mut self.sources));
-        for source in slice(&actions.sources, &job.sources) {
-            let (from, len) = (usize::from(source.off), usize::from(source.len));
-            if let Some(payload) = source.buf.octets().get(from..from + len) {
-                sources.push(Source {
-                    position: source.position,
-                    payload: payload.into(),
-                });
-            }
-        }
+        let own = slice(&actions.sources, &job.sources).iter();
+        sources.extend(own.filter_map(|source| {
+            Some(Source {
+                position: source.position,
+                payload: payload(source)?.into(),
+            })
+        }));
+        let next = later
+            .iter()
+            .flat_map(|job| slice(&actions.sources, &job.sources))
+            .filter_map(payload);
         let mut rows: Vec<Row<'_>> = recycle(core::mem::take(&mut self.rows));
         for (index, _, buffer) in &mut self.taken {
             let symbol = buffer
@@ -93,12 +103,21 @@ impl<B: Buffer> Coder<B> {
         let job = Scheme::from_number(job.scheme)
             .and_then(|s| EncodeJob::new(s, &mut rows, &sources, job.first).ok());
         match job {
-            Some(job) => self.engine.encode(&mut [job]),
+            Some(mut job) => self.engine.encode_one(&mut job, next),
             None => counters.code_refused += 1,
         }
         self.rows = recycle(rows);
         self.sources = recycle(sources);
     }
+}
+
+/// The UDP payload of a source; `None` if the frame has no such octets.
+fn payload<B: Buffer>(source: &SourceRef<B>) -> Option<&[u8]> {
+    let from = usize::from(source.off);
+    source
+        .buf
+        .octets()
+        .get(from..from + usize::from(source.len))
 }
 
 /// A range of the core's, which is within bounds unless the core erred.
@@ -115,7 +134,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
     use crate::buffer::heap::{HeapBuf, HeapPool};
-    use crem_core::actions::{Row as CoreRow, SourceRef};
+    use crem_core::actions::Row as CoreRow;
 
     fn source(position: u8, payload: &[u8]) -> SourceRef<HeapBuf> {
         let frame = [&[0xee; 42], payload].concat();
@@ -179,6 +198,52 @@ mod tests {
             (3, 6, 6)
         );
         assert_eq!((counters.code_refused, drops), (0, Drops::default()));
+    }
+
+    /// The symbols are those of each job alone, however its packets and those of later jobs mix.
+    #[test]
+    fn jobs_of_a_burst_do_not_disturb_each_other() {
+        let octets: Vec<u8> = (0..3000u32).map(|n| (n * n >> 5) as u8).collect();
+        let packets: Vec<_> = (0..40u8)
+            .map(|n| {
+                source(
+                    n % 10,
+                    &octets[usize::from(n) * 7..][..2600 - usize::from(n) * 60],
+                )
+            })
+            .collect();
+        for engine in [Engine::scalar(), Engine::detect()] {
+            let symbols = |jobs: &[usize]| {
+                let (pool, mut slots) = (HeapPool::default(), Slots::new(4));
+                let names: Vec<SlotId> = slots.names().collect();
+                let mut actions = Actions::default();
+                actions.sources.extend(packets.iter().cloned());
+                for (n, &job) in jobs.iter().enumerate() {
+                    let (n, first) = (n as u32, job as u32 * 10);
+                    actions.rows.push(CoreRow {
+                        index: 2,
+                        slot: names[n as usize],
+                    });
+                    actions.code.push(CodeJob {
+                        scheme: 1,
+                        t: 2700,
+                        first: true,
+                        sources: first..first + 10,
+                        rows: n..n + 1,
+                    });
+                }
+                let (mut counters, mut drops) = (Coding::default(), Drops::default());
+                Coder::new(engine).run(&actions, &mut slots, &pool, &mut counters, &mut drops);
+                assert_eq!((counters.code_refused, drops), (0, Drops::default()));
+                let made = names.iter().take(jobs.len());
+                made.map(|name| symbol(&mut slots, *name))
+                    .collect::<Vec<_>>()
+            };
+            let together = symbols(&[0, 1, 2, 3]);
+            for (job, made) in together.iter().enumerate() {
+                assert_eq!(*made, symbols(&[job])[0], "job {job}");
+            }
+        }
     }
 
     #[test]

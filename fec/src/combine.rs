@@ -1,7 +1,7 @@
 //! From sources as callers hold them to calls of the kernels: gathers groups, deals with unequal
 //! lengths and with payloads in pieces, and says what to prefetch.
 
-use crate::arch::{Bank, Column, Kernels, MAX_ROWS};
+use crate::arch::{Bank, Column, Kernels, MAX_ROWS, MAX_SOURCES};
 use crate::encode::PREFIX;
 use crate::gf;
 use crate::payload::Payload;
@@ -9,6 +9,11 @@ use crate::payload::Payload;
 /// Octets of all sources of a group together that prefetching runs ahead of the work: about what memory
 /// delivers in the time that it takes to answer.
 const AHEAD: usize = 16 << 10;
+
+/// Sources of a group where they are to come from memory: fewer streams at a time than in the cache,
+/// unless there are more rows than this, which each group loads and stores again.
+const STREAMS: usize = 16;
+const FEW_ROWS: usize = 4;
 
 /// Adds sources times factors to the bodies of up to [`MAX_ROWS`] symbols, which start from zero if
 /// `fresh`. Returns what the length prefixes of the sources add to each symbol's prefix.
@@ -22,7 +27,8 @@ pub(crate) fn combine<'s, 'n>(
     sources: impl Iterator<Item = (Payload<'s>, Column)> + Clone,
     later: Option<impl Iterator<Item = &'n [u8]> + Clone>,
 ) -> [[u8; PREFIX]; MAX_ROWS] {
-    let lengths = Lengths::new(rows.len());
+    let rows_count = rows.len();
+    let lengths = Lengths::new(rows_count);
     let mut bank = Bank::new(kernels, rows.iter_mut().map(|row| &mut **row));
     let mut work = Work {
         bank: &mut bank,
@@ -30,10 +36,15 @@ pub(crate) fn combine<'s, 'n>(
         fresh,
         cold: true,
     };
+    let group = if later.is_some() && rows_count <= FEW_ROWS {
+        STREAMS
+    } else {
+        MAX_SOURCES
+    };
     let mut rest = sources;
     loop {
         let mut pieces = None;
-        let full = work.bank.fill(|| {
+        let full = work.bank.fill(group, || {
             let (payload, column) = rest.next()?;
             if let Payload::Whole(octets) = payload {
                 Some((octets, column))
@@ -113,7 +124,7 @@ impl<'s> Work<'_, '_, 's> {
         for (offset, piece) in payload.pieces() {
             self.bank.start(offset);
             let mut piece = Some((piece, column));
-            self.bank.fill(|| piece.take());
+            self.bank.fill(1, || piece.take());
             self.bank.run(offset, self.bank.row_len(), false);
         }
         self.bank.start(0);

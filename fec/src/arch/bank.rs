@@ -60,14 +60,19 @@ impl<'r, 's> Bank<'r, 's> {
         (self.shortest, self.longest) = (usize::MAX, 0);
     }
 
-    /// Takes sources from `next`, each with its factor for each row, into the group until it is full or
-    /// there is none; says whether it is full.
+    /// Takes sources from `next`, each with its factor for each row, until the group has `most`, or as
+    /// many as there are places, or there is none; says whether it ended for the number.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, mut next: impl FnMut() -> Option<(&'s [u8], Column)>) -> bool {
+    pub(crate) fn fill(
+        &mut self,
+        most: usize,
+        mut next: impl FnMut() -> Option<(&'s [u8], Column)>,
+    ) -> bool {
+        let most = most.min(MAX_SOURCES);
         // Locals, so that they stay in registers.
         let (origin, mut count) = (self.call.origin, self.call.count);
         let (mut shortest, mut longest) = (self.shortest, self.longest);
-        while count < MAX_SOURCES
+        while count < most
             && let Some((octets, column)) = next()
         {
             // Kernels count from the rows' start. The pointer before the source is never used without
@@ -81,7 +86,7 @@ impl<'r, 's> Bank<'r, 's> {
         }
         (self.shortest, self.longest) = (shortest, longest);
         self.call.count = count;
-        count == MAX_SOURCES
+        count >= most
     }
 
     /// Sources in the group.

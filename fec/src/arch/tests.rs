@@ -29,7 +29,7 @@ fn noise(seed: usize, len: usize) -> Vec<u8> {
 /// Adds one source to the group.
 fn push<'s>(bank: &mut Bank<'_, 's>, octets: &'s [u8], column: Column) {
     let mut one = Some((octets, column));
-    bank.fill(|| one.take());
+    bank.fill(MAX_SOURCES, || one.take());
 }
 
 /// One case: buffers at given alignments.
@@ -75,7 +75,7 @@ impl Case {
             .collect();
         let mut bank = Bank::new(kernels, rows.iter_mut().map(|row| &mut **row));
         let mut pairs = sources.iter().copied().zip(columns);
-        bank.fill(|| pairs.next());
+        bank.fill(MAX_SOURCES, || pairs.next());
         if self.prefetch {
             bank.prefetch(64);
             let next = sources.iter().skip(1).map(|source| source.as_ptr());
@@ -274,7 +274,9 @@ fn whatever_is_not_there_is_left_alone() {
         assert_eq!(bank.row_len(), 20);
         // No sources, more sources than fit, nothing to do.
         bank.run(0, 50, true);
-        assert!(bank.fill(|| Some((&source, [1; MAX_ROWS]))));
+        assert!(bank.fill(2, || Some((&source, [1; MAX_ROWS]))));
+        assert_eq!(bank.count(), 2);
+        assert!(bank.fill(usize::MAX, || Some((&source, [1; MAX_ROWS]))));
         push(&mut bank, &source, [1; MAX_ROWS]);
         assert_eq!((bank.count(), bank.reach()), (MAX_SOURCES, 20));
         bank.run(30, 20, true);

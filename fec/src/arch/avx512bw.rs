@@ -12,7 +12,7 @@ use super::group::{Call, Lanes, Table, run, table};
 use crate::gf::NIBBLES;
 
 /// The kernels. 32 registers, two of them for a factor.
-pub(super) static TABLE: Table = table!(entry, [4 4 4 2 2 2 2 2]);
+pub(super) static TABLE: Table = table!(entry, [4 4 4 4 3 3 2 2]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]

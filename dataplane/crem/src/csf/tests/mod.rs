@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod adaptation;
+mod admission;
 mod blocks;
+mod early;
 mod negotiation;
 mod path_report;
 mod properties;

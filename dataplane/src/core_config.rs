@@ -92,6 +92,7 @@ fn csf(segment: &Segment, core: &mut CoreConfig) {
     core.csf.start_after = segment.policy.start_after_packets;
     core.csf.hello_rate = limits.hello_per_s;
     core.csf.hello_outstanding = limits.hello_outstanding;
+    core.csf.report_budget = limits.report_budget;
     core.csf.idle = Duration::from_millis(u64::from(limits.flow_idle_ms));
     core.csf.learn = segment.policy.learn;
     core.csf.retain_packets = limits.retained_frames;
@@ -108,6 +109,7 @@ fn crf(segment: &Segment, core: &mut CoreConfig) {
         Hold::Fixed(0) => config::Hold::Off,
         Hold::Fixed(ns) => config::Hold::Fixed(Duration::from_nanos(ns)),
     };
+    core.crf.report_budget = limits.report_budget;
     core.crf.idle = Duration::from_millis(u64::from(limits.flow_idle_ms));
     core.crf.keep_packets = limits.held_frames;
     core.crf.keep_octets = u64::from(limits.held_frames) * FRAME_OCTETS;

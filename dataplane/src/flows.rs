@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crem_core::{crf, csf};
 
-use crem_api::state::{Flow, Parameters, Role};
+use crem_api::state::{Advice, Applied, Flow, Loss, Matched, Role};
+use crem_core::events::Unprotected;
 use crem_core::packet::{PsnSpace, StreamKey};
 
 use crate::snapshot::FlowSnapshot;
@@ -34,8 +35,13 @@ fn of_key(segment: &str, role: Role, key: &StreamKey) -> Flow {
         },
         state: PROTECTED.to_owned(),
         reason: None,
+        reason_values: BTreeMap::new(),
+        supported: true,
+        matched: None,
         flow_id: None,
-        parameters: None,
+        applied: None,
+        loss: None,
+        advice: None,
         counters: BTreeMap::new(),
     }
 }
@@ -47,26 +53,50 @@ fn named<const N: usize>(counters: [(&str, u64); N]) -> BTreeMap<String, u64> {
         .collect()
 }
 
+fn explain(flow: &mut Flow, why: Unprotected) {
+    let values = why.values();
+    flow.reason = Some(why.name().to_owned());
+    flow.reason_values = named(values);
+    flow.reason_values.remove("");
+}
+
 fn sender(segment: &str, f: &csf::FlowStatus) -> Flow {
     let c = &f.counts;
     let mut flow = of_key(segment, Role::Csf, &f.key);
-    if f.unprotected.is_some() {
+    if let Some(why) = f.unprotected {
         flow.state = words(f.state);
+        explain(&mut flow, why);
     }
-    flow.reason = f.unprotected.map(words);
+    flow.matched = f
+        .bound
+        .map(|(peer, _)| peer)
+        .or(f.peer)
+        .map(|peer| Matched {
+            peer,
+            answered: f.bound.is_some(),
+        });
     flow.flow_id = f.bound.map(|(_, id)| id.get());
-    flow.parameters = (f.k > 0).then_some(Parameters {
+    flow.applied = f.config.map(|(config, scheme)| Applied {
+        config: config.0,
+        scheme,
         k: f.k,
         m: f.m,
         t: f.t,
     });
+    flow.loss = f.bound.map(|_| Loss {
+        before_ppm: ppm(f.loss),
+        after_ppm: ppm(f.loss_after),
+    });
+    flow.advice = advice(f);
     flow.counters = named([
         ("m_allowed", u64::from(f.m_allowed)),
         ("rdma_mtu", u64::from(f.rdma_mtu)),
-        ("loss_ppm", ppm(f.loss)),
+        ("path_loss_ppm", ppm(f.path_loss)),
         ("srtt_ns", nanoseconds(f.srtt)),
         ("min_rtt_ns", nanoseconds(f.min_rtt)),
         ("retained_frames", u64::from(f.retained)),
+        ("early_retransmissions", u64::from(f.early_runs)),
+        ("early_after_ns", nanoseconds(f.early_after)),
         ("sources", c.sources),
         ("behind", c.behind),
         ("blocks", c.blocks),
@@ -81,21 +111,46 @@ fn sender(segment: &str, f: &csf::FlowStatus) -> Flow {
     flow
 }
 
+/// The adapter's timeout ends before a repair can have arrived.
+fn advice(f: &csf::FlowStatus) -> Option<Advice> {
+    let raise_to = f.raise_timeout_to?;
+    let after = f.early_after.unwrap_or_default();
+    Some(Advice {
+        text: format!(
+            "the adapter of {} sends again after {:.1} ms, before a repair can arrive: raise its \
+             retransmission timeout to {:.1} ms at least",
+            f.key.source,
+            after.as_secs_f64() * 1e3,
+            raise_to.as_secs_f64() * 1e3,
+        ),
+        rnic_timeout_ns: nanoseconds(Some(raise_to)),
+    })
+}
+
 fn receiver(segment: &str, f: &crf::FlowStatus) -> Flow {
     let figures = &f.figures;
     let mut flow = of_key(segment, Role::Crf, &f.key);
     if f.config.is_none() {
         flow.state = words(f.life);
-        flow.reason = Some("no_parameters_in_force".to_owned());
+        explain(&mut flow, Unprotected::AwaitingParameters);
     }
+    flow.matched = f.peer.map(|peer| Matched {
+        peer,
+        answered: true,
+    });
     flow.flow_id = f.flow.map(|id| id.get());
-    flow.parameters = f.config.map(|c| Parameters {
+    flow.applied = f.config.map(|c| Applied {
+        config: c.id.0,
+        scheme: c.scheme,
         k: c.k,
         m: c.m,
         t: c.t,
     });
+    flow.loss = f.config.map(|_| Loss {
+        before_ppm: ppm(f.loss),
+        after_ppm: ppm(f.loss_after),
+    });
     flow.counters = named([
-        ("loss_ppm", ppm(f.loss)),
         ("srtt_ns", nanoseconds(f.srtt)),
         ("min_rtt_ns", nanoseconds(f.min_rtt)),
         ("allowance_ns", nanoseconds(f.allowance)),
@@ -109,13 +164,16 @@ fn receiver(segment: &str, f: &crf::FlowStatus) -> Flow {
         ("restored_ordinary", figures.restored_ordinary),
         ("restored_coded", figures.restored_coded),
         ("restored_copy", figures.restored_copy),
+        ("restored_late", figures.restored_late),
+        ("replayed", figures.replayed),
+        ("resent_needlessly", figures.resent_needlessly),
         ("left", figures.left),
         ("requests", figures.requests),
     ]);
     flow
 }
 
-/// The name of a state or reason of the core: `PeerDead` becomes `peer_dead`.
+/// The name of a state of the core: `SilentQueued` becomes `silent_queued`.
 fn words(value: impl core::fmt::Debug) -> String {
     let mut out = String::new();
     for c in format!("{value:?}").chars() {
@@ -140,16 +198,44 @@ fn nanoseconds(time: Option<Duration>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crem_core::events::Unprotected;
+    use crem_core::csf::State;
 
     #[test]
-    fn reasons_become_words() {
-        assert_eq!(words(Unprotected::PeerDead), "peer_dead");
-        assert_eq!(words(Unprotected::ClosedByPeer(3)), "closed_by_peer(3)");
-        let mtu = Unprotected::Mtu {
-            needed: 4214,
-            available: 1500,
+    fn states_become_words() {
+        assert_eq!(words(State::SilentQueued), "silent_queued");
+        assert_eq!(words(State::Active), "active");
+    }
+
+    #[test]
+    fn a_reason_comes_with_its_numbers() {
+        let key = StreamKey {
+            namespace: crem_core::packet::Namespace(0),
+            source: [10, 0, 1, 1].into(),
+            destination: [10, 0, 2, 1].into(),
+            qp: crem_wire::Qpn::new(7),
+            space: PsnSpace::Requests,
         };
-        assert_eq!(words(mtu), "mtu { needed: 4214, available: 1500 }");
+        let explained = |why| {
+            let mut flow = of_key("a", Role::Csf, &key);
+            explain(&mut flow, why);
+            (flow.reason.unwrap_or_default(), flow.reason_values)
+        };
+        let (needed, available) = (4214, 1500);
+        assert_eq!(
+            explained(Unprotected::Mtu { needed, available }),
+            (
+                "mtu".to_owned(),
+                named([("path_mtu_needed", 4214), ("path_mtu", 1500)])
+            )
+        );
+        let closed = explained(Unprotected::ClosedByPeer(3));
+        assert_eq!(
+            closed,
+            ("closed_by_peer".to_owned(), named([("close_reason", 3)]))
+        );
+        assert_eq!(
+            explained(Unprotected::Breaker),
+            ("breaker".to_owned(), named([]))
+        );
     }
 }

@@ -113,6 +113,8 @@ pub struct Limits {
     pub hello_per_s: u32,
     /// HELLO exchanges without an answer yet.
     pub hello_outstanding: u32,
+    /// LOSS_REPORTs a second that protected flows may cause, one per round trip each (AMB-SCALE).
+    pub report_budget: u32,
     /// Milliseconds without a packet after which a flow is closed.
     pub flow_idle_ms: u32,
 }
@@ -126,6 +128,7 @@ impl Default for Limits {
             open_blocks: 1024,
             hello_per_s: 2000,
             hello_outstanding: 512,
+            report_budget: 200_000,
             flow_idle_ms: 60_000,
         }
     }
@@ -201,6 +204,9 @@ impl Limits {
         let outstanding = t.or("hello_outstanding", d.hello_outstanding, |n| {
             n.integer(1..=1 << 20)
         });
+        let reports = t.or("report_budget", d.report_budget, |n| {
+            n.integer(1..=100_000_000)
+        });
         let idle = t.or("flow_idle_ms", d.flow_idle_ms, |n| {
             n.integer(1000..=86_400_000)
         });
@@ -212,6 +218,7 @@ impl Limits {
             open_blocks: open_blocks?,
             hello_per_s: hello_per_s?,
             hello_outstanding: outstanding?,
+            report_budget: reports?,
             flow_idle_ms: idle?,
         })
     }

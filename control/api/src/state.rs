@@ -2,7 +2,7 @@
 //! name carries a unit.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -143,23 +143,74 @@ pub struct Flow {
     pub space: String,
     /// State of the protocol, such as `protected`.
     pub state: String,
-    /// Why it is not protected, if it is not.
+    /// Why it is not protected, if it is not: one of the names in `docs/configuration.md`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The numbers that belong to the reason, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reason_values: Named,
+    /// Whether traffic of this kind can be protected at all.
+    #[serde(default = "yes")]
+    pub supported: bool,
+    /// The gateway that answers for it, by configuration or by what it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matched: Option<Matched>,
     /// Flow ID, once assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_id: Option<u32>,
     /// Parameters in force, once agreed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parameters: Option<Parameters>,
+    pub applied: Option<Applied>,
+    /// Loss rate on the path before and after restoration, packets per million.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// What an operator should change for this flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
     /// Counts of the flow, and estimates whose names carry their unit.
     #[serde(default)]
     pub counters: Named,
 }
 
+fn yes() -> bool {
+    true
+}
+
+/// The other gateway of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Matched {
+    /// Where HELLO goes to, or came from: a configured peer, or, where none is configured for the
+    /// destination, the destination itself.
+    pub peer: SocketAddr,
+    /// Whether it answered.
+    pub answered: bool,
+}
+
+/// Loss of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Loss {
+    /// Before restoration, packets per million.
+    pub before_ppm: u64,
+    /// After restoration, packets per million.
+    pub after_ppm: u64,
+}
+
+/// What an operator should change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Advice {
+    /// What is the matter, in one sentence.
+    pub text: String,
+    /// Retransmission timeout that the adapter of the sending host should have at least, nanoseconds.
+    pub rnic_timeout_ns: u64,
+}
+
 /// Coding parameters of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Parameters {
+pub struct Applied {
+    /// Config ID.
+    pub config: u8,
+    /// FEC scheme.
+    pub scheme: u8,
     /// Packets of a block.
     pub k: u8,
     /// Ordinary repair symbols of a block.

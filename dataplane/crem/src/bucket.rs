@@ -48,6 +48,12 @@ impl TimeBucket {
         enough
     }
 
+    /// Whether at least half of the depth is there.
+    pub fn is_half_full(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.level >= self.depth / 2
+    }
+
     /// When a token will be there: `now` or later; `None` with a rate of zero and an empty bucket.
     pub fn ready_at(&mut self, now: Instant) -> Option<Instant> {
         self.refill(now);

@@ -149,6 +149,9 @@ pub struct CsfConfig {
     pub hello_rate: u32,
     /// HELLOs that may wait for an answer at once.
     pub hello_outstanding: u32,
+    /// LOSS_REPORTs per second that admitted flows may cause: the sum of 1/SRTT over all of them, the
+    /// busiest flows first (AMB-SCALE).
+    pub report_budget: u32,
     /// Without packets for this long a flow is closed with reason 1.
     pub idle: Duration,
     /// Floor of the retention of a closed block; it is kept max(8 SRTT, this) (AMB-KEEP).
@@ -324,6 +327,7 @@ impl Default for CsfConfig {
             start_after: 16,
             hello_rate: 2_000,
             hello_outstanding: 512,
+            report_budget: 200_000,
             idle: Duration::from_secs(30),
             keep_floor: Duration::from_millis(100),
             retain_octets: 256 << 20,

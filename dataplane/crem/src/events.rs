@@ -5,24 +5,41 @@ use crem_wire::ConfigId;
 
 use crate::packet::StreamKey;
 use crate::policy::LossClass;
+use crate::time::Duration;
 
-/// Why a flow is not protected.
+/// Why a flow is not protected. What an operator reads of it are [`Unprotected::name`] and
+/// [`Unprotected::values`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Unprotected {
     /// Too few packets seen so far.
-    BelowThreshold,
+    BelowThreshold {
+        /// New source packets seen.
+        seen: u32,
+        /// New source packets that a flow has to show.
+        needed: u32,
+    },
     /// Waits for the HELLO pacing.
     HelloPacing,
-    /// HELLO is on its way.
-    Negotiating,
+    /// Busier flows use up the reports that the box can take (AMB-SCALE).
+    ReportBudget,
+    /// HELLO is on its way and not answered yet.
+    NoHelloAck {
+        /// HELLOs sent so far.
+        sent: u8,
+        /// HELLOs that are sent at most.
+        of: u8,
+    },
     /// The first configuration waits for its acknowledgment.
     AwaitingParameters,
     /// No peer is configured for its destination and interception is allowed to nobody.
     NoPeer,
     /// The peer does not answer HELLO for any flow.
     PeerDead,
-    /// The peer answers others but not this flow.
-    PeerRefuses,
+    /// This flow's HELLOs were not answered although the peer answers others: it waits before the next
+    /// try (AMB-REFUSE).
+    NegativeCache,
+    /// The peer does not answer HELLOs of this Flow Kind (AMB-READRESP).
+    KindUnknown,
     /// The limits of both sides have no common ground (AMB-LIMITS).
     Limits,
     /// The symbol that the flow needs does not fit the path MTU (AMB-TMTU).
@@ -40,6 +57,10 @@ pub enum Unprotected {
     NoReports,
     /// An equal (source, destination, QP) in another namespace is protected (AMB-TENANT).
     NamespaceConflict,
+    /// Datagram service or another transport without one PSN sequence per flow (AMB-OPCODES).
+    Datagram,
+    /// Monitor mode: flows are watched and nothing is sent.
+    Monitor,
     /// The RDMA MTU turned out to differ from the announced one.
     MtuChanged,
     /// The circuit breaker is open, or ended the binding (AMB-CBRETRY).
@@ -52,6 +73,55 @@ pub enum Unprotected {
     TableFull,
     /// Passthrough mode or shutdown.
     Off,
+}
+
+impl Unprotected {
+    /// The reason as documents name it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::BelowThreshold { .. } => "below_threshold",
+            Self::HelloPacing => "hello_pacing",
+            Self::ReportBudget => "report_budget",
+            Self::NoHelloAck { .. } => "no_hello_ack",
+            Self::AwaitingParameters => "awaiting_parameters",
+            Self::NoPeer => "no_peer",
+            Self::PeerDead => "peer_dead",
+            Self::NegativeCache => "negative_cache",
+            Self::KindUnknown => "kind_not_known",
+            Self::Limits => "limits",
+            Self::Mtu { .. } => "mtu",
+            Self::Parameters => "parameters",
+            Self::ClosedByPeer(_) => "closed_by_peer",
+            Self::NoReports => "no_reports",
+            Self::Breaker => "breaker",
+            Self::NamespaceConflict => "second_namespace",
+            Self::Datagram => "datagram",
+            Self::Monitor => "monitor",
+            Self::MtuChanged => "mtu_changed",
+            Self::QpReuse => "qp_reuse",
+            Self::Idle => "idle",
+            Self::TableFull => "table_full",
+            Self::Off => "off",
+        }
+    }
+
+    /// The numbers that belong to the reason, by name; names of unused places are empty.
+    pub const fn values(&self) -> [(&'static str, u64); 2] {
+        const NONE: (&str, u64) = ("", 0);
+        match *self {
+            Self::BelowThreshold { seen, needed } => [
+                ("packets_seen", seen as u64),
+                ("packets_needed", needed as u64),
+            ],
+            Self::NoHelloAck { sent, of } => [("hello_sent", sent as u64), ("hello_of", of as u64)],
+            Self::Mtu { needed, available } => [
+                ("path_mtu_needed", needed as u64),
+                ("path_mtu", available as u64),
+            ],
+            Self::ClosedByPeer(reason) => [("close_reason", reason as u64), NONE],
+            _ => [NONE, NONE],
+        }
+    }
 }
 
 /// An event.
@@ -89,6 +159,15 @@ pub enum Event {
     PathBreakerOpened(SocketAddr),
     /// It closed again.
     PathBreakerClosed(SocketAddr),
+    /// A host sends again before a repair can have arrived: its adapter's timeout is too short.
+    RetransmittedEarly {
+        /// Flow.
+        stream: StreamKey,
+        /// How long after the first copy the second one came.
+        after: Duration,
+        /// Timeout that the adapter should have at least.
+        raise_to: Duration,
+    },
     /// HELLOs to this address remain unanswered.
     PeerDead(SocketAddr),
     /// The peer answers again.

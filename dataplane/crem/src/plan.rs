@@ -17,6 +17,8 @@ const VXLAN_WITHOUT_IP: usize = 30;
 /// Octets of a RoCEv2 packet's UDP payload besides the RDMA payload, at most: base transport header 12,
 /// RETH 16, ImmDt 4, ICRC 4, and the two octets of the symbol's length prefix.
 const SYMBOL_OVERHEAD: u16 = 38;
+/// The RDMA MTUs there are, octets.
+pub const RDMA_MTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
 /// Octets that the XRC extended header adds.
 const XRC_HEADER: u16 = 4;
 

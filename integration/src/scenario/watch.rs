@@ -77,8 +77,13 @@ mod tests {
             space: "requests".to_owned(),
             state: name.to_owned(),
             reason: None,
+            reason_values: crem_api::state::Named::new(),
+            supported: true,
+            matched: None,
             flow_id: None,
-            parameters: None,
+            applied: None,
+            loss: None,
+            advice: None,
             counters: crem_api::state::Named::new(),
         }
     }

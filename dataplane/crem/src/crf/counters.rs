@@ -35,6 +35,11 @@ counters! {
         restored_coded,
         /// Of those, by source copies.
         restored_copy,
+        /// Restored packets that came after packets beyond them had left: recovered too late for a
+        /// receiver that takes packets in order.
+        restored_late,
+        /// Runs that a host sent again although everything before them had been delivered in order.
+        resent_needlessly,
         /// Packets missing in runs that the transport sent again, filled with the copies held.
         replayed,
         /// READ and atomic requests, between hosts with protected responses, that ask for PSNs again.
@@ -59,6 +64,10 @@ counters! {
         blocks_conflicting,
         /// Lost positions left to the RDMA transport.
         positions_left,
+        /// Runs of missing PSNs given up for want of room before anybody said whether they carried packets.
+        gaps_evicted,
+        /// Runs of missing PSNs that were asked for again, since the host repeated what is around them.
+        gaps_reopened,
         /// Decode jobs handed out.
         decodes,
         /// Decodes repeated with a check of the sources (AMB-ICRCFAIL).

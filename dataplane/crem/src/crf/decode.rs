@@ -9,7 +9,7 @@ use super::block::Block;
 use super::hold::Frame;
 use super::phase::Event;
 use super::track::{Cx, Job, MAX_GAP, Origin, Track, drop_symbols};
-use super::window::{Kept, Place, Seen};
+use super::window::{Kept, Place, Seen, Window};
 use crate::actions::{
     DecodeId, DecodeJob, Decoded, Delivery, Neighbour, Outcome, SourceRef, Unknown,
 };
@@ -218,7 +218,7 @@ impl<B: Clone> Track<B> {
         self.blocks[index].waived.insert(position);
         let place = self.window.as_ref().map(|w| w.place(psn));
         if matches!(place, Some(Place::In(Seen::Missing))) {
-            self.leave(psn, cx);
+            self.leave(psn, true, cx);
         }
     }
 
@@ -262,6 +262,12 @@ impl<B: Clone> Track<B> {
         *own += 1;
         if let Some(window) = &mut self.window {
             window.note(psn, Seen::Restored, cx.now);
+        }
+        let next = self.window.as_ref().map(Window::next);
+        let late = !self.hold.waits_for(psn) && next.is_some_and(|next| next.is_after(psn.add(1)));
+        if late {
+            cx.shared.counters.restored_late += 1;
+            self.figures.restored_late += 1;
         }
         let frame = Frame {
             psn,

@@ -76,6 +76,12 @@ impl<B> HoldQueue<B> {
         }
     }
 
+    /// Whether this PSN is waited for. O(log waits).
+    pub(crate) fn waits_for(&self, psn: Psn) -> bool {
+        let place = self.waits.partition_point(|w| psn.is_after(*w));
+        self.waits.get(place) == Some(&psn)
+    }
+
     /// Whether a frame with this PSN would be held.
     pub(crate) fn holds(&self, psn: Psn) -> bool {
         self.waits.front().is_some_and(|first| psn.is_after(*first))

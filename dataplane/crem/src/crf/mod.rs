@@ -4,9 +4,9 @@
 //!
 //! Here is the entry only; one concern per module: `bind` and `lifecycle` negotiation, `params`
 //! configurations, `source` arrivals, `repair` REPAIRs, `recover`, `ranges` and `phase` decisions over
-//! time, `replay` runs that the
-//! transport sends again, `reverse` requests that pass the other way, `decode` decode jobs, `reporting` LOSS_REPORT, `room` what is kept, `track` the flow; `window`,
-//! `hold`, `gaps`, `block`, `tally`, `request`, `estimate` and `budget` the state these work on.
+//! time, `replay` runs that the transport sends again, `reverse` requests that pass the other way, `decode`
+//! decode jobs, `reporting` LOSS_REPORT, `room` what is kept, `track` the flow; `window`, `hold`, `gaps`,
+//! `block`, `tally`, `request`, `estimate` and `budget` the state these work on.
 //!
 //! Cost: see `source` and `repair`. A call costs besides O(log flows) where a deadline changes.
 
@@ -59,6 +59,7 @@ use crate::actions::{Actions, Decoded, Delivery, Transmit};
 use crate::config::{CoreConfig, Mode};
 use crate::events::{Event, EventQueue, Unprotected};
 use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
+use crate::plan::RDMA_MTUS;
 use crate::rng::Rng;
 use crate::table::BoundedTable;
 use crate::time::Instant;
@@ -328,6 +329,17 @@ impl<B: PktBuf> Crf<B> {
             track.on_timeout(&mut cx(now, &self.config, &mut self.shared, out));
         }
         self.refresh_timer(slot);
+    }
+
+    /// The RDMA MTU of a connection as its other direction shows it, in READ responses for requests of
+    /// `stream` (AMB-RDMAMTU). Of streams that are not bound, or have shown it themselves, nothing
+    /// happens.
+    pub fn learn_mtu(&mut self, stream: &StreamKey, octets: u16) {
+        let slot = self.table.slot(&FlowKey::of(stream));
+        let track = slot.and_then(|s| self.table.get_mut(s)?.bound.as_mut());
+        if let Some(track) = track.filter(|t| !t.mtu_sure && RDMA_MTUS.contains(&octets)) {
+            (track.mtu, track.mtu_sure) = (octets, true);
+        }
     }
 
     /// When [`Crf::on_timeout`] is to be called next.

@@ -29,7 +29,8 @@ impl<B: Clone> Track<B> {
         if self.gaps.len() >= MAX_GAPS
             && let Some(oldest) = self.gaps.pop_first()
         {
-            self.leave_run(oldest.start, oldest.count, cx);
+            cx.shared.counters.gaps_evicted += 1;
+            self.leave_run(oldest.start, oldest.count, false, cx);
         }
         self.gaps.add(Gap {
             start,
@@ -154,8 +155,43 @@ impl<B: Clone> Track<B> {
 
     fn leave_gap(&mut self, gap: &Gap, cx: &mut Cx<'_, B>) {
         self.gaps.take(gap.start, gap.count, |_| ());
-        self.leave_run(gap.start, gap.count, cx);
+        // A peer that answers nothing must not hide the loss.
+        let lost = gap.phase.is_asked() || self.requests.is_backing_off();
+        self.leave_run(gap.start, gap.count, lost, cx);
         self.resolved(gap.start, gap.end(), cx);
+    }
+
+    /// The host has repeated what is around [from, to) but not what is in it, and no copies can fill
+    /// that: what was given up there is asked for again.
+    pub(crate) fn ask_again(&mut self, from: Psn, to: Psn, cx: &mut Cx<'_, B>) {
+        let is_left = |track: &Self, psn| {
+            let place = track.window.as_ref().map(|w| w.place(psn));
+            place == Some(Place::In(Seen::Left))
+        };
+        let mut at = from;
+        while to.is_after(at) {
+            let start = at;
+            while to.is_after(at) && is_left(self, at) {
+                if let Some(window) = &mut self.window {
+                    window.note(at, Seen::Missing, cx.now);
+                }
+                at = at.add(1);
+            }
+            let count = at.distance_from(start).max(0) as u32;
+            if count == 0 {
+                at = at.add(1);
+                continue;
+            }
+            cx.shared.counters.gaps_reopened += 1;
+            self.gaps.add(Gap {
+                start,
+                count,
+                seen: cx.now,
+                phase: Phase::Watching,
+                due: Some(cx.now + self.times.allowance),
+                request: None,
+            });
+        }
     }
 
     /// Takes over the gaps that a block's bitmap explains: absent positions are settled, missing ones

@@ -172,7 +172,7 @@ impl<B: Clone> Track<B> {
             let psn = description.psn(position);
             let place = self.window.as_ref().map(|w| w.place(psn));
             if matches!(place, Some(Place::In(Seen::Missing))) {
-                self.leave(psn, cx);
+                self.leave(psn, true, cx);
             }
         }
     }

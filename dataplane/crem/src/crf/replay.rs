@@ -79,6 +79,11 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
+    /// What it waits for; `None` before the first packet.
+    pub(crate) const fn next(&self) -> Option<Psn> {
+        self.next
+    }
+
     /// The frame with this PSN leaves. O(1) but for READ spans, which are passed one by one.
     pub(crate) fn note<B: Clone>(&mut self, psn: Psn, window: Option<&Window<B>>) {
         let Some(next) = self.next else {
@@ -103,6 +108,16 @@ impl Accepted {
 /// Whether no packet belongs to a place of the window.
 const fn is_empty(place: Place) -> bool {
     matches!(place, Place::In(Seen::Absent | Seen::Nothing))
+}
+
+/// A copy on its way to the receiver.
+pub(crate) fn copy_of<B>(psn: Psn, copy: Kept<B>) -> Frame<B> {
+    Frame {
+        psn,
+        octets: copy.len,
+        kind: Delivery::Restored,
+        buf: copy.buf,
+    }
 }
 
 fn payload<B>(kept: &Kept<B>) -> Payload<'_, B> {
@@ -145,10 +160,11 @@ impl<B: Clone> Track<B> {
             _ => (self.accepted.next)
                 .filter(|next| (1..=MAX_HEAD).contains(&d.psn.distance_from(*next))),
         };
-        if let Some(from) = from
-            && self.is_copy(&run, same)
-        {
-            self.fill(from, d.psn, cx);
+        if let Some(from) = from {
+            let filled = self.is_copy(&run, same) && self.fill(from, d.psn, cx);
+            if !filled {
+                self.ask_again(from, d.psn, cx);
+            }
         }
         if cx.shared.keep_budget.fits(run.kept.len) {
             cx.shared.keep_budget.add(run.kept.len);
@@ -173,8 +189,9 @@ impl<B: Clone> Track<B> {
             return;
         };
         let hole = (1..=MAX_HOLE).contains(&end.distance_from(run.next));
-        if hole && run.length >= SEAM_AFTER && self.is_copy(&run, same) {
-            self.fill(run.next, end, cx);
+        let goes_on = hole && run.length >= SEAM_AFTER && self.is_copy(&run, same);
+        if goes_on && !self.fill(run.next, end, cx) {
+            self.ask_again(run.next, end, cx);
         }
     }
 
@@ -186,22 +203,11 @@ impl<B: Clone> Track<B> {
             .is_some_and(|held| same(&payload(held), &payload(&run.kept)))
     }
 
-    /// Passes the copies of [from, to) on, if every packet in there is held.
-    fn fill(&mut self, from: Psn, to: Psn, cx: &mut Cx<'_, B>) {
+    /// Passes the copies of [from, to) on, if every packet in there is held; whether it is.
+    fn fill(&mut self, from: Psn, to: Psn, cx: &mut Cx<'_, B>) -> bool {
         let count = to.distance_from(from);
-        let held = |window: &Window<B>, psn| match window.place(psn) {
-            Place::In(Seen::Received | Seen::Resent | Seen::Restored) => {
-                window.kept_at(psn).is_some()
-            }
-            Place::In(Seen::Absent | Seen::Nothing) => true,
-            Place::In(Seen::Missing | Seen::Left) | Place::Behind | Place::Ahead => false,
-        };
-        let complete = self
-            .window
-            .as_ref()
-            .is_some_and(|window| (0..count).all(|n| held(window, from.add(n))));
-        if !complete {
-            return;
+        if !self.is_held(from, count) {
+            return false;
         }
         for n in 0..count {
             let psn = from.add(n);
@@ -209,15 +215,24 @@ impl<B: Clone> Track<B> {
             if let Some(copy) = copy {
                 cx.shared.counters.replayed += 1;
                 self.figures.replayed += 1;
-                let frame = Frame {
-                    psn,
-                    octets: copy.len,
-                    kind: Delivery::Restored,
-                    buf: copy.buf,
-                };
-                self.pass(frame, cx);
+                self.pass(copy_of(psn, copy), cx);
             }
         }
+        true
+    }
+
+    /// Whether a copy of every packet among `count` PSNs from `from` is held.
+    pub(crate) fn is_held(&self, from: Psn, count: i32) -> bool {
+        let held = |window: &Window<B>, psn| match window.place(psn) {
+            Place::In(Seen::Received | Seen::Resent | Seen::Restored) => {
+                window.kept_at(psn).is_some()
+            }
+            Place::In(Seen::Absent | Seen::Nothing) => true,
+            Place::In(Seen::Missing | Seen::Left) | Place::Behind | Place::Ahead => false,
+        };
+        self.window
+            .as_ref()
+            .is_some_and(|window| (0..count).all(|n| held(window, from.add(n))))
     }
 
     /// How long a copy may be needed after its packet arrived: until a loss at its side has shown

@@ -402,7 +402,7 @@ impl<B: Clone> Track<B> {
             self.blocks[index].waived.insert(position);
             cx.shared.counters.responses_given_up += 1;
             if self.place_of(psn) == Some(Place::In(Seen::Missing)) {
-                self.leave(psn, cx);
+                self.leave(psn, true, cx);
             }
         }
     }

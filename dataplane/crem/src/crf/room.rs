@@ -118,7 +118,8 @@ impl<B: Clone> Track<B> {
                 break;
             }
             let before = limit.distance_from(gap.start).clamp(0, gap.count as i32);
-            self.leave_run(gap.start, before as u32, cx);
+            cx.shared.counters.gaps_evicted += 1;
+            self.leave_run(gap.start, before as u32, false, cx);
             let rest = gap.count - before as u32;
             if rest > 0 {
                 self.gaps.add(Gap {

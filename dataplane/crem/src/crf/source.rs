@@ -58,7 +58,7 @@ impl<B: Clone> Track<B> {
         let fits = |mtu: &u16| {
             plan::read_span(read, octets, *mtu).is_some_and(|s| s.absent > 0 && s.next == psn)
         };
-        let Some(mtu) = [256, 512, 1024, 2048, 4096].into_iter().find(fits) else {
+        let Some(mtu) = plan::RDMA_MTUS.into_iter().find(fits) else {
             return false;
         };
         (self.mtu, self.mtu_sure) = (mtu, true);
@@ -194,10 +194,18 @@ impl<B: Clone> Track<B> {
     fn note_going_back(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
         let starts = self.resent.is_none_or(|next| next.is_after(d.psn));
         self.resent = Some(self.consumed(d));
-        if !(starts && self.hold.is_waiting()) {
+        if !starts || !self.is_old(d.psn, cx.now) {
             return;
         }
-        if self.is_old(d.psn, cx.now) {
+        if self
+            .accepted
+            .next()
+            .is_some_and(|next| next.is_after(d.psn))
+        {
+            cx.shared.counters.resent_needlessly += 1;
+            self.figures.resent_needlessly += 1;
+        }
+        if self.hold.is_waiting() {
             cx.shared.counters.holds_overtaken += 1;
             self.release_hold(cx);
         }

@@ -48,6 +48,8 @@ pub struct FlowStatus {
     pub hold: Option<Duration>,
     /// Loss rate before restoration, as seen here, 0 to 1.
     pub loss: f64,
+    /// Loss rate after restoration, 0 to 1.
+    pub loss_after: f64,
     /// Source packets kept for decoding.
     pub kept: u32,
     /// Frames held now.
@@ -81,6 +83,7 @@ impl FlowStatus {
             allowance: track.map(|t| t.times.allowance),
             hold: track.and_then(|t| t.times.hold),
             loss: track.map_or(0.0, |t| t.tally.loss()),
+            loss_after: track.map_or(0.0, |t| t.tally.loss_after()),
             kept: track
                 .and_then(|t| t.window.as_ref())
                 .map_or(0, |w| w.kept()),

@@ -67,6 +67,7 @@ pub(crate) struct Tally {
     since: Instant,
     active: bool,
     loss: f64,
+    loss_after: f64,
 }
 
 impl Tally {
@@ -86,6 +87,7 @@ impl Tally {
             since: now,
             active: false,
             loss: 0.0,
+            loss_after: 0.0,
         }
     }
 
@@ -185,7 +187,9 @@ impl Tally {
         self.since = now;
         if counts.expected > 0 {
             let lost = f64::from(counts.expected - counts.received.min(counts.expected));
+            let unrestored = (lost - f64::from(counts.restored)).max(0.0);
             self.loss += (lost / f64::from(counts.expected) - self.loss) / 8.0;
+            self.loss_after += (unrestored / f64::from(counts.expected) - self.loss_after) / 8.0;
         }
         Some(LossReport {
             flow,
@@ -213,6 +217,11 @@ impl Tally {
     /// The receiver's own estimate of the loss rate before restoration, 0 to 1.
     pub(crate) const fn loss(&self) -> f64 {
         self.loss
+    }
+
+    /// The same after restoration.
+    pub(crate) const fn loss_after(&self) -> f64 {
+        self.loss_after
     }
 }
 

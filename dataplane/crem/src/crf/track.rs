@@ -157,8 +157,14 @@ pub struct Figures {
     pub restored_coded: u64,
     /// Packets restored by source copies.
     pub restored_copy: u64,
+    /// Of all restored ones, those that came after packets beyond them had left: recovered too late for
+    /// a receiver that takes packets in order.
+    pub restored_late: u64,
     /// Packets of resent runs filled with copies.
     pub replayed: u64,
+    /// Runs that the host sent again although everything before them had been delivered in order: its
+    /// adapter's timeout is too short, or acknowledgments are lost.
+    pub resent_needlessly: u64,
     /// Lost positions left to the RDMA transport.
     pub left: u64,
     /// Requests sent.
@@ -386,9 +392,12 @@ impl<B: Clone> Track<B> {
         }
     }
 
-    /// Leaves one missing position to the RDMA transport.
-    pub(crate) fn leave(&mut self, psn: Psn, cx: &mut Cx<'_, B>) {
-        self.count_lost(psn);
+    /// Leaves one missing position to the RDMA transport. Where it is known to have carried a packet, or
+    /// nobody answered for it, it counts as lost; else nobody can say (AMB-LREXP).
+    pub(crate) fn leave(&mut self, psn: Psn, lost: bool, cx: &mut Cx<'_, B>) {
+        if lost {
+            self.count_lost(psn);
+        }
         if let Some(window) = &mut self.window {
             window.note(psn, Seen::Left, cx.now);
         }
@@ -398,9 +407,9 @@ impl<B: Clone> Track<B> {
     }
 
     /// Leaves a run of missing positions to the RDMA transport.
-    pub(crate) fn leave_run(&mut self, start: Psn, count: u32, cx: &mut Cx<'_, B>) {
+    pub(crate) fn leave_run(&mut self, start: Psn, count: u32, lost: bool, cx: &mut Cx<'_, B>) {
         for n in 0..count {
-            self.leave(start.add(n as i32), cx);
+            self.leave(start.add(n as i32), lost, cx);
         }
     }
 

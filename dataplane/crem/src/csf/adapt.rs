@@ -25,6 +25,7 @@ impl<B: Clone> Flow<B> {
         }
         let who = self.who(sh, now);
         let Some(wanted) = self.wanted_shape(sh, &who, now) else {
+            self.give_up_unfit(sh, now);
             return;
         };
         let Some(binding) = &mut self.binding else {
@@ -43,7 +44,8 @@ impl<B: Clone> Flow<B> {
         }
     }
 
-    /// The configuration that policy wants for the bound flow now; `None` if no T fits the path.
+    /// The configuration that policy wants for the bound flow now; `None` if the T that it needs
+    /// fits neither the path nor the limits.
     pub(super) fn wanted_shape(
         &self,
         sh: &mut Shared<B>,
@@ -99,14 +101,13 @@ impl<B: Clone> Flow<B> {
         let (path_mtu, tunnel) = self.path(sh);
         let family = Family::of(&binding.to.ip());
         let longest = sh.cfg.fec.max_k.min(limits.max_k).max(1);
-        let fitting = |t: u16| {
-            let t = t.min(limits.max_t);
-            let fits = |k: u8| plan::max_symbol_length(path_mtu, family, k, tunnel) >= t;
-            fitting_k(longest, fits).map(|k| Room { k, t })
-        };
-        let t = plan::symbol_length(binding.rdma_mtu, self.track.xrc);
-        // What oversize packets asked for, if the path has room for it.
-        fitting(t.max(binding.t_needed)).or_else(|| fitting(t))
+        let wanted = self.wanted_t(sh, binding.to, limits.max_t);
+        let t = wanted.min(limits.max_t);
+        if self.track.sizes.largest().saturating_add(2) > t {
+            return None;
+        }
+        let fits = |k: u8| plan::max_symbol_length(path_mtu, family, k, tunnel) >= t;
+        fitting_k(longest, fits).map(|k| Room { k, t })
     }
 
     /// Path MTU to the peer and what tunnels take of it.

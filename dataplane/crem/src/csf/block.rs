@@ -7,6 +7,7 @@ use crem_wire::{Bitmap, Psn};
 use super::params::Config;
 use crate::actions::SourceRef;
 use crate::packet::Desc;
+use crate::time::Instant;
 
 /// A block with at least one source whose last position is still to come.
 #[derive(Debug)]
@@ -18,19 +19,27 @@ pub(super) struct OpenBlock<B> {
     spans: Bitmap,
     /// Positions 0 .. covered are known to be present or absent.
     covered: u16,
+    /// When its first packet came.
+    pub(super) opened: Instant,
     pub(super) sources: Vec<SourceRef<B>>,
     pub(super) octets: u64,
 }
 
 impl<B: Clone> OpenBlock<B> {
     /// An empty block that starts at `start`; `sources` is an empty list to use.
-    pub(super) fn new(start: Psn, config: Config, sources: Vec<SourceRef<B>>) -> Self {
+    pub(super) fn new(
+        start: Psn,
+        config: Config,
+        sources: Vec<SourceRef<B>>,
+        now: Instant,
+    ) -> Self {
         Self {
             start,
             config,
             present: Bitmap::EMPTY,
             spans: Bitmap::EMPTY,
             covered: 0,
+            opened: now,
             sources,
             octets: 0,
         }
@@ -103,7 +112,7 @@ mod tests {
             m: 2,
             t: 1062,
         };
-        OpenBlock::new(Psn::new(start), config, Vec::new())
+        OpenBlock::new(Psn::new(start), config, Vec::new(), Instant(0))
     }
 
     // shows: CREM-BLOCK-01

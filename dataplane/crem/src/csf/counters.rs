@@ -11,6 +11,8 @@ counters! {
         sources_new,
         /// Packets at or behind the highest PSN: transport retransmissions, duplicates, late ones.
         sources_behind,
+        /// Runs of repeated packets that began before a repair can have arrived: RNIC timeout too short.
+        early_retransmissions,
         /// Late packets that still found their position in the open block (AMB-UPGAP).
         sources_late_kept,
         /// New packets that became part of a block.
@@ -23,6 +25,8 @@ counters! {
         responses_ignored,
         /// Packets seen in passthrough mode.
         passthrough,
+        /// Flows that lost their place in the report budget to busier ones (AMB-SCALE).
+        flows_displaced,
         /// READ requests whose DMA Length is beyond what RDMA allows; taken as one PSN.
         read_length_invalid,
         /// Forward jumps beyond four blocks: the open block ended early (AMB-NEWPSN).

@@ -10,9 +10,11 @@ use crem_wire::crem::{Limits, Message, PsnRange};
 use crem_wire::{FlowId, Psn, Qpn};
 use hashbrown::HashMap;
 
+use super::admission::{Admission, Rank};
 use super::answer::Deferred;
 use super::block::OpenBlock;
 use super::counters::CsfCounters;
+use super::early::Early;
 use super::params::{Pace, Params};
 use super::path::Path;
 use super::path_report::{Owed, PathIntake};
@@ -52,6 +54,7 @@ pub(super) struct Shared<B> {
     pub(super) by_nonce: HashMap<u64, u32>,
     pub(super) descriptors: HashMap<Descriptor, u32>,
     pub(super) hello_bucket: TimeBucket,
+    pub(super) admission: Admission,
     pub(super) retained: Retention<B>,
     pub(super) timers: Timers,
     pub(super) rng: Rng,
@@ -186,8 +189,6 @@ pub(super) struct Binding<B> {
     /// From here to the highest PSN every position is in a block, or carried no source.
     pub(super) known_from: Option<Psn>,
     pub(super) last_source: Instant,
-    /// Larger T that an oversize packet asked for.
-    pub(super) t_needed: u16,
     /// +m/k per source, in symbols.
     pub(super) packet_tokens: RatioBucket,
     /// The octet cap, in octets.
@@ -263,6 +264,8 @@ pub(super) struct Flow<B> {
     /// How long the next CLOSE for the breaker keeps it from being offered again (AMB-CBRETRY).
     pub(super) breaker_hold: Duration,
     pub(super) mtu_changes: u8,
+    pub(super) rank: Rank,
+    pub(super) early: Early,
     pub(super) counts: FlowCounts,
     /// To be removed from the table by the caller.
     pub(super) doomed: bool,
@@ -274,7 +277,10 @@ impl<B> Flow<B> {
             slot,
             key,
             state: State::Observing,
-            reason: Unprotected::BelowThreshold,
+            reason: Unprotected::BelowThreshold {
+                seen: 0,
+                needed: cfg.csf.start_after,
+            },
             track: Track::default(),
             peer: None,
             claimed: false,
@@ -284,6 +290,8 @@ impl<B> Flow<B> {
             hold_off: cfg.csf.retry_first,
             breaker_hold: cfg.csf.breaker_retry,
             mtu_changes: 0,
+            rank: Rank::default(),
+            early: Early::default(),
             counts: FlowCounts::default(),
             doomed: false,
         }

@@ -5,7 +5,6 @@ use core::net::SocketAddr;
 use crem_wire::crem::registry::{CloseReason, FlowKind, Scheme};
 use crem_wire::crem::{FlowDescriptor, Hello, HelloAck, Limits, Message};
 
-use super::adapt::fitting_k;
 use super::flow::{Flow, HelloTry, Shared};
 use super::negotiate::Cause;
 use super::peers::PeerKey;
@@ -13,7 +12,7 @@ use super::states::{Input, State};
 use crate::config::CoreConfig;
 use crate::events::{Event, Unprotected};
 use crate::packet::PsnSpace;
-use crate::plan::{self, Family};
+use crate::plan;
 use crate::time::{Duration, Instant};
 
 /// HELLOs of one exchange.
@@ -50,7 +49,11 @@ impl<B: Clone> Flow<B> {
     }
 
     /// Whether a HELLO may go out now; if so it is paid for. Checks that cost nothing come first.
-    pub(super) fn may_hello(&self, sh: &mut Shared<B>, now: Instant) -> Result<(), Unprotected> {
+    pub(super) fn may_hello(
+        &mut self,
+        sh: &mut Shared<B>,
+        now: Instant,
+    ) -> Result<(), Unprotected> {
         let Some(peer_slot) = self.peer else {
             return Err(self.reason);
         };
@@ -62,7 +65,7 @@ impl<B: Clone> Flow<B> {
             return Err(if peer.is_dead() {
                 Unprotected::PeerDead
             } else {
-                Unprotected::PeerRefuses
+                Unprotected::KindUnknown
             });
         }
         if self.key.space == PsnSpace::Responses && !sh.peers.knows_requests(target) {
@@ -76,6 +79,12 @@ impl<B: Clone> Flow<B> {
             return Err(Unprotected::NamespaceConflict);
         }
         self.check_mtu(sh, target)?;
+        if !self.may_be_placed(sh, now) {
+            return Err(Unprotected::ReportBudget);
+        }
+        if !self.has_turn(sh, now) {
+            return Err(Unprotected::HelloPacing);
+        }
         let room = sh.by_nonce.len() < sh.cfg.csf.hello_outstanding as usize;
         if room && sh.hello_bucket.take(now) {
             Ok(())
@@ -84,28 +93,7 @@ impl<B: Clone> Flow<B> {
         }
     }
 
-    fn check_mtu(&self, sh: &Shared<B>, target: SocketAddr) -> Result<(), Unprotected> {
-        let t = plan::symbol_length(self.rdma_mtu(sh), self.track.xrc);
-        let (path_mtu, tunnel) = self.path(sh);
-        let family = Family::of(&target.ip());
-        let k = sh.cfg.fec.k.clamp(1, sh.cfg.fec.max_k.max(1));
-        match fitting_k(k, |k| {
-            plan::max_symbol_length(path_mtu, family, k, tunnel) >= t
-        }) {
-            Some(_) => Ok(()),
-            None => {
-                let needed = plan::path_mtu_needed(t, family, k.min(32), tunnel);
-                let needed = u16::try_from(needed).unwrap_or(u16::MAX);
-                Err(Unprotected::Mtu {
-                    needed,
-                    available: path_mtu,
-                })
-            }
-        }
-    }
-
-    /// Tries to send the first HELLO along `frame`, and notes why not. Flows ask with every run of
-    /// packets, so under pacing the busiest ones are the first to find a token.
+    /// Tries to send the first HELLO along `frame`, and notes why not.
     pub(super) fn try_hello(&mut self, frame: &B, sh: &mut Shared<B>, now: Instant) {
         match self.may_hello(sh, now) {
             Ok(()) => self.step(Input::Grant, Cause::Frame(frame), sh, now),
@@ -140,6 +128,7 @@ impl<B: Clone> Flow<B> {
         sh.by_nonce.insert(nonce, self.slot);
         sh.descriptors.insert(self.descriptor(), self.slot);
         self.claimed = true;
+        self.take_place(sh, now);
         let rtt = self.rtt(sh).0;
         let gap = rtt.map_or(HELLO_GAP, |rtt| HELLO_GAP.max(rtt * 5 / 4));
         let peer = self.peer.and_then(|slot| sh.peers.get_mut(slot));
@@ -151,7 +140,10 @@ impl<B: Clone> Flow<B> {
             self.reason = if probe {
                 Unprotected::PeerDead
             } else {
-                Unprotected::Negotiating
+                Unprotected::NoHelloAck {
+                    sent: 1,
+                    of: HELLO_ATTEMPTS,
+                }
             };
         }
         let peer = sh.cfg.peer_for(self.key.destination);
@@ -205,6 +197,9 @@ impl<B: Clone> Flow<B> {
             let cap = rtt.map_or(Duration::MAX, |rtt| HELLO_GAP_MAX.max(rtt * 5 / 4));
             hello.gap = (hello.gap * 2).min(cap);
             hello.next_at = now + hello.gap;
+            if let Unprotected::NoHelloAck { sent, .. } = &mut self.reason {
+                *sent = hello.sent;
+            }
             self.send_hello(sh);
             return;
         }
@@ -220,7 +215,7 @@ impl<B: Clone> Flow<B> {
         let (input, reason) = if peer_gone {
             (Input::NoAnswer, Unprotected::PeerDead)
         } else {
-            (Input::Refused, Unprotected::PeerRefuses)
+            (Input::Refused, Unprotected::NegativeCache)
         };
         self.step(input, Cause::Reason(reason), sh, now);
     }
@@ -229,9 +224,12 @@ impl<B: Clone> Flow<B> {
         sh.counters.hello_unanswered += 1;
         self.end_hello(sh);
         match self.state {
-            State::HeldOff => self.wait(Unprotected::PeerRefuses, sh, now),
+            State::HeldOff => self.wait(Unprotected::NegativeCache, sh, now),
             State::Queued => {
-                self.reason = Unprotected::PeerDead;
+                self.reason = match self.key.space {
+                    PsnSpace::Requests => Unprotected::PeerDead,
+                    PsnSpace::Responses => Unprotected::KindUnknown,
+                };
                 sh.events
                     .push(Event::FlowUnprotected(self.key, self.reason));
             }
@@ -318,7 +316,7 @@ impl<B: Clone> Flow<B> {
     /// Whether the offered limits leave anything to work with (AMB-LIMITS, AMB-TMTU).
     fn usable(&self, ack: &HelloAck, from: SocketAddr, sh: &Shared<B>) -> bool {
         let common = plan::common_limits(&our_limits(&sh.cfg), &ack.limits);
-        let t = plan::symbol_length(ack.rdma_mtu, self.track.xrc);
+        let t = self.wanted_t(sh, from, common.max_t);
         common.schemes & Scheme::CauchyRs.bit() != 0
             && common.max_k > 0
             && common.max_t >= t

@@ -14,9 +14,11 @@
 //! prints what that is in nanoseconds: some 50 to 100 a packet in bursts of 32.
 
 mod adapt;
+mod admission;
 mod answer;
 mod block;
 mod counters;
+mod early;
 mod flow;
 mod hello;
 mod learn;
@@ -29,6 +31,7 @@ mod peers;
 mod repair;
 mod report;
 mod retain;
+mod sizes;
 mod states;
 mod status;
 mod track;
@@ -53,6 +56,7 @@ use crem_wire::FlowId;
 use crem_wire::crem::registry::CloseReason;
 use hashbrown::HashMap;
 
+use self::admission::Admission;
 use self::flow::{Flow, Io, Shared};
 use self::learn::Learn;
 use self::negotiate::Cause;
@@ -97,6 +101,7 @@ impl<B: PktBuf> Csf<B> {
                 by_nonce: HashMap::new(),
                 descriptors: HashMap::new(),
                 hello_bucket: hello_bucket(&cfg, Instant(0)),
+                admission: Admission::new(),
                 retained: Retention::new(csf),
                 timers: Timers::default(),
                 rng: Rng::new(seed),
@@ -171,6 +176,7 @@ impl<B: PktBuf> Csf<B> {
             flow.slot = slot;
             flow.track.mtu = mtu;
         }
+        self.sh.admission.wake(now);
         Some(slot)
     }
 
@@ -217,11 +223,13 @@ impl<B: PktBuf> Csf<B> {
                 self.sh.timers.set(slot, now + TIMER_STEP);
             }
         }
+        self.rank_flows(now);
     }
 
     /// When `on_timeout` is to be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.sh.timers.next()
+        let ranking = (self.sh.admission.next_at()).filter(|_| !self.flows.is_empty());
+        [self.sh.timers.next(), ranking].into_iter().flatten().min()
     }
 
     /// Takes the next message to send. REPAIR is not among them: it goes through [`Actions::emit`].
@@ -280,6 +288,18 @@ impl<B: PktBuf> Csf<B> {
         if self.sh.cfg.allows(from.ip()) {
             let port = self.sh.cfg.crem_port;
             self.sh.peers.met(from, host, port, space);
+        }
+    }
+
+    /// The RDMA MTU of a connection as its other direction shows it, in READ responses for requests of
+    /// `stream` (AMB-RDMAMTU). Of streams that are not tracked, or have shown it themselves, and for
+    /// what is no RDMA MTU, nothing happens.
+    pub fn learn_mtu(&mut self, now: Instant, stream: &StreamKey, octets: u16) {
+        if let Some(slot) = self.flows.slot(stream) {
+            self.with_flow(slot, |flow, sh| {
+                flow.track.learn_mtu(octets);
+                flow.check_announced_mtu(sh, now);
+            });
         }
     }
 

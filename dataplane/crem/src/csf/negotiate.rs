@@ -55,6 +55,7 @@ impl<B: Clone> Flow<B> {
         self.carry_out(effect, cause, sh, now);
         if !(next.hello_out() || next.is_bound()) {
             self.unclaim(sh);
+            self.discharge(sh);
         }
         match (was_protected, self.is_protected()) {
             (true, false) => sh
@@ -80,7 +81,7 @@ impl<B: Clone> Flow<B> {
             Effect::CloseBreaker => self.close_for_breaker(cause, sh, now),
             Effect::GoSilent => self.go_silent(sh, now),
             Effect::Resume => self.resume(sh, now),
-            Effect::CloseSilent => self.close_binding(CloseReason::Normal, sh),
+            Effect::Release => self.release(cause, sh),
             Effect::DropBinding => self.drop_closed(cause, sh, now),
             Effect::Restart => self.restart(cause, sh),
             Effect::Remove => self.remove(cause, sh),
@@ -280,10 +281,16 @@ impl<B: Clone> Flow<B> {
         self.breaker_hold = self.breaker_hold.saturating_mul(2);
     }
 
+    /// Ends the binding; the flow goes on to queue for another one.
+    fn release(&mut self, cause: Cause<'_, B>, sh: &mut Shared<B>) {
+        self.close_binding(CloseReason::Normal, sh);
+        self.reason = cause.reason(self.reason);
+    }
+
     fn restart(&mut self, cause: Cause<'_, B>, sh: &mut Shared<B>) {
         self.end_hello(sh);
         self.close_binding(cause.close_reason(CloseReason::FlowEnded), sh);
-        self.reason = cause.reason(Unprotected::BelowThreshold);
+        self.reason = cause.reason(Unprotected::QpReuse);
     }
 
     fn remove(&mut self, cause: Cause<'_, B>, sh: &mut Shared<B>) {
@@ -355,7 +362,6 @@ impl<B> Binding<B> {
             acknowledged: None,
             known_from: None,
             last_source: now,
-            t_needed: 0,
             packet_tokens: RatioBucket::default(),
             octet_tokens: RatioBucket::default(),
             info_tokens: RatioBucket::default(),

@@ -112,11 +112,12 @@ impl<B: Clone> Binding<B> {
         }
         if packet.payload_len.saturating_add(2) > config.t {
             // A block starts at a packet that it can hold.
-            self.note_oversize(packet, ctx);
+            ctx.sh.counters.sources_oversize += 1;
             return false;
         }
         self.known_from.get_or_insert(packet.psn);
-        self.open = Some(OpenBlock::new(packet.psn, config, ctx.sh.retained.list()));
+        let list = ctx.sh.retained.list();
+        self.open = Some(OpenBlock::new(packet.psn, config, list, ctx.now));
         true
     }
 
@@ -153,7 +154,7 @@ impl<B: Clone> Binding<B> {
     fn has_room(&mut self, packet: &Desc<B>, ctx: &mut Ctx<'_, B>) -> bool {
         let t = self.open.as_ref().map_or(0, |open| open.config.t);
         if packet.payload_len.saturating_add(2) > t {
-            self.note_oversize(packet, ctx);
+            ctx.sh.counters.sources_oversize += 1;
             return false;
         }
         while ctx.sh.retained.owner_at_limit(ctx.who.slot)
@@ -169,11 +170,6 @@ impl<B: Clone> Binding<B> {
             &mut counters.sources_no_room
         }) += 1;
         room
-    }
-
-    fn note_oversize(&mut self, packet: &Desc<B>, ctx: &mut Ctx<'_, B>) {
-        ctx.sh.counters.sources_oversize += 1;
-        self.t_needed = self.t_needed.max(packet.payload_len.saturating_add(2));
     }
 
     /// Closes the open block and sends what it may of its symbols.
@@ -419,6 +415,7 @@ where
         used: Bitmap::EMPTY,
         sources: open.sources,
         octets: open.octets,
+        opened: open.opened,
         closed_at: now,
         answered: None,
     }

@@ -23,6 +23,8 @@ const SLOW_RUNS: u8 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reports {
     pub(super) loss: LossEstimate,
+    /// The same after restoration.
+    pub(super) loss_after: LossEstimate,
     /// Less than m, while REPAIR messages are marked or lost.
     pub(super) reduction: Reduction,
     pub(super) repairs: RepairMeter,
@@ -42,6 +44,7 @@ impl Reports {
     pub(super) fn new(fec: &FecConfig, breaker: Breaker, now: Instant) -> Self {
         Self {
             loss: LossEstimate::new(fec.initial_loss_ppm),
+            loss_after: LossEstimate::new(0),
             reduction: Reduction::default(),
             repairs: RepairMeter::default(),
             repairs_lost: false,
@@ -149,10 +152,13 @@ impl<B: Clone> Flow<B> {
         };
         binding.volume.on_report(lost_of(report));
         binding.reports.report_came();
-        let (expected, received) = (report.expected.into(), report.received.into());
+        let (expected, received) = (u64::from(report.expected), u64::from(report.received));
         binding.reports.loss.step(expected, received);
+        let arrived = received + u64::from(report.restored);
+        binding.reports.loss_after.step(expected, arrived);
         let peer = binding.to;
         sh.path_report(peer, report, srtt, now);
+        self.judge_repeated(lost_of(report), sh, now);
         self.react(report, srtt, sh, now);
         self.step(Input::Report, Cause::None, sh, now);
         self.break_circuit(report, sh, now);

@@ -34,6 +34,8 @@ pub(super) struct Block<B> {
     pub(super) used: Bitmap,
     pub(super) sources: Vec<SourceRef<B>>,
     pub(super) octets: u64,
+    /// When its first packet came.
+    pub(super) opened: Instant,
     pub(super) closed_at: Instant,
     /// The last request answered, and when.
     pub(super) answered: Option<(RequestId, Instant)>,

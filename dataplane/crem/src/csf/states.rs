@@ -51,6 +51,10 @@ pub(super) enum Input {
     Report,
     /// Silent for so long that the binding is given up.
     SilenceOver,
+    /// Busier flows need its place in the report budget.
+    Displaced,
+    /// What the flow carries cannot be protected, or must not be for a while.
+    GiveUp,
     /// CLOSE from the peer.
     PeerClose,
     /// QP reused, PSN jumped, or the RDMA MTU is another.
@@ -88,7 +92,7 @@ pub(super) enum Effect {
     Smaller,
     /// Forget the refused configuration, keep the current one.
     KeepParams,
-    /// CLOSE 2 or 3; wait before the next try.
+    /// CLOSE with the reason that goes with it; wait before the next try.
     CloseParams,
     /// CLOSE 4; wait for long before the next try.
     CloseBreaker,
@@ -96,8 +100,8 @@ pub(super) enum Effect {
     GoSilent,
     /// Reports are back: go on with the old binding.
     Resume,
-    /// CLOSE 0 for the silent binding.
-    CloseSilent,
+    /// CLOSE 0 for the binding; another HELLO may follow.
+    Release,
     /// Drop the binding; wait before the next try.
     DropBinding,
     /// CLOSE where bound, forget what was learned, start over.
@@ -133,14 +137,14 @@ impl State {
     }
 }
 
-type Row = [(State, Effect); 19];
+type Row = [(State, Effect); 21];
 
 /// Rows in the order of [`State::ALL`], columns in the order of [`Input`].
 #[rustfmt::skip]
 const TABLE: [Row; 8] = {
     use Effect::{
-        Activate, Bind, CloseBreaker, CloseOffer, CloseParams, CloseSilent, DropBinding, Enqueue, GoSilent,
-        HelloFailed, Ignore, KeepParams, Remove, Restart, Resume, SendHello, Smaller, Switch,
+        Activate, Bind, CloseBreaker, CloseOffer, CloseParams, DropBinding, Enqueue, GoSilent,
+        HelloFailed, Ignore, KeepParams, Release, Remove, Restart, Resume, SendHello, Smaller, Switch,
     };
     use State::{Active, HeldOff, Hello, Observing, Params, Queued, SilentHello, SilentQueued};
     [
@@ -159,6 +163,8 @@ const TABLE: [Row; 8] = {
             /* Silence     */ (Observing, Ignore),
             /* Report      */ (Observing, Ignore),
             /* SilenceOver */ (Observing, Ignore),
+            /* Displaced   */ (Observing, Ignore),
+            /* GiveUp      */ (Observing, Ignore),
             /* PeerClose   */ (Observing, Ignore),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -181,6 +187,8 @@ const TABLE: [Row; 8] = {
             /* Silence     */ (Queued, Ignore),
             /* Report      */ (Queued, Ignore),
             /* SilenceOver */ (Queued, Ignore),
+            /* Displaced   */ (Queued, Ignore),
+            /* GiveUp      */ (Queued, Ignore),
             /* PeerClose   */ (Queued, Ignore),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -203,6 +211,8 @@ const TABLE: [Row; 8] = {
             /* Silence     */ (Hello, Ignore),
             /* Report      */ (Hello, Ignore),
             /* SilenceOver */ (Hello, Ignore),
+            /* Displaced   */ (Hello, Ignore),
+            /* GiveUp      */ (Hello, Ignore),
             /* PeerClose   */ (Hello, Ignore),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -225,6 +235,8 @@ const TABLE: [Row; 8] = {
             /* Silence     */ (Params, Ignore),
             /* Report      */ (Params, Ignore),
             /* SilenceOver */ (Params, Ignore),
+            /* Displaced   */ (Queued, Release),
+            /* GiveUp      */ (HeldOff, CloseParams),
             /* PeerClose   */ (HeldOff, DropBinding),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -247,6 +259,8 @@ const TABLE: [Row; 8] = {
             /* Silence     */ (SilentQueued, GoSilent),
             /* Report      */ (Active, Ignore),
             /* SilenceOver */ (Active, Ignore),
+            /* Displaced   */ (Queued, Release),
+            /* GiveUp      */ (HeldOff, CloseParams),
             /* PeerClose   */ (HeldOff, DropBinding),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -268,7 +282,9 @@ const TABLE: [Row; 8] = {
             /* NoParamAck  */ (SilentQueued, Ignore),
             /* Silence     */ (SilentQueued, Ignore),
             /* Report      */ (Active, Resume),
-            /* SilenceOver */ (Queued, CloseSilent),
+            /* SilenceOver */ (Queued, Release),
+            /* Displaced   */ (Queued, Release),
+            /* GiveUp      */ (HeldOff, CloseParams),
             /* PeerClose   */ (HeldOff, DropBinding),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -290,7 +306,9 @@ const TABLE: [Row; 8] = {
             /* NoParamAck  */ (SilentHello, Ignore),
             /* Silence     */ (SilentHello, Ignore),
             /* Report      */ (Active, Resume),
-            /* SilenceOver */ (Hello, CloseSilent),
+            /* SilenceOver */ (Hello, Release),
+            /* Displaced   */ (SilentHello, Ignore),
+            /* GiveUp      */ (SilentHello, Ignore),
             /* PeerClose   */ (Hello, DropBinding),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -313,6 +331,8 @@ const TABLE: [Row; 8] = {
             /* Silence     */ (HeldOff, Ignore),
             /* Report      */ (HeldOff, Ignore),
             /* SilenceOver */ (HeldOff, Ignore),
+            /* Displaced   */ (HeldOff, Ignore),
+            /* GiveUp      */ (HeldOff, Ignore),
             /* PeerClose   */ (HeldOff, Ignore),
             /* Reset       */ (HeldOff, Ignore),
             /* Idle        */ (Observing, Remove),

@@ -1,8 +1,9 @@
 //! What can be said of a flow to a person: state, reason, parameters, estimates, counts.
 
 use core::net::SocketAddr;
-use crem_wire::FlowId;
+use crem_wire::{ConfigId, FlowId};
 
+use super::early;
 use super::flow::{Flow, FlowCounts, Shared};
 use super::states::State;
 use crate::events::Unprotected;
@@ -19,8 +20,12 @@ pub struct FlowStatus {
     pub state: State,
     /// Why blocks are not coded; `None` while they are.
     pub unprotected: Option<Unprotected>,
+    /// Where HELLO goes: the configured peer for its destination, or the destination itself.
+    pub peer: Option<SocketAddr>,
     /// The peer's address, and the Flow ID there, while bound.
     pub bound: Option<(SocketAddr, FlowId)>,
+    /// Config ID and scheme in force.
+    pub config: Option<(ConfigId, u8)>,
     /// Configured block length, positions; 0 without a configuration.
     pub k: u8,
     /// Configured symbols per block.
@@ -40,6 +45,14 @@ pub struct FlowStatus {
     pub path_loss: f64,
     /// What recent losses on that path are taken for.
     pub class: LossClass,
+    /// Estimated loss rate of this flow after restoration, 0 ..= 1.
+    pub loss_after: f64,
+    /// Runs of packets that the host sent again before a repair can have arrived.
+    pub early_runs: u32,
+    /// The shortest time after which one began.
+    pub early_after: Option<Duration>,
+    /// RNIC timeout that the host's adapter should have at least, if there were any.
+    pub raise_timeout_to: Option<Duration>,
     /// Smoothed round-trip time to the peer.
     pub srtt: Option<Duration>,
     /// Minimum round-trip time to the peer.
@@ -50,7 +63,18 @@ pub struct FlowStatus {
     pub counts: FlowCounts,
 }
 
-pub(super) fn of<B>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
+/// The reason with the numbers of now.
+fn reason<B>(flow: &Flow<B>, sh: &Shared<B>) -> Unprotected {
+    match flow.reason {
+        Unprotected::BelowThreshold { .. } => Unprotected::BelowThreshold {
+            seen: u32::try_from(flow.track.new_packets).unwrap_or(u32::MAX),
+            needed: sh.cfg.csf.start_after,
+        },
+        other => other,
+    }
+}
+
+pub(super) fn of<B: Clone>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
     let binding = flow.binding.as_deref();
     let config = binding.and_then(|b| b.params.active());
     let (srtt, min_rtt) = flow.rtt(sh);
@@ -61,11 +85,13 @@ pub(super) fn of<B>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
         key: flow.key,
         state: flow.state,
         unprotected: match flow.is_protected() {
-            false => Some(flow.reason),
+            false => Some(reason(flow, sh)),
             true if broken => Some(Unprotected::Breaker),
             true => None,
         },
+        peer: flow.peer.and_then(|slot| sh.peers.target(slot)),
         bound: binding.map(|b| (b.to, b.id)),
+        config: config.map(|c| (c.id, c.scheme)),
         k: config.map_or(0, |c| c.k),
         m,
         m_allowed: if broken {
@@ -79,6 +105,11 @@ pub(super) fn of<B>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
         loss: binding.map_or(0.0, |b| b.reports.loss.rate()),
         path_loss: path.map_or(0.0, |p| p.loss.rate()),
         class: path.map_or(LossClass::Clean, super::path::Path::class),
+        loss_after: binding.map_or(0.0, |b| b.reports.loss_after.rate()),
+        early_runs: flow.early.runs,
+        early_after: flow.early.shortest,
+        raise_timeout_to: (flow.early.runs > 0)
+            .then(|| early::timeout_for(flow.time_to_repair(sh))),
         srtt,
         min_rtt,
         retained: sh.retained.owner_packets(flow.slot),

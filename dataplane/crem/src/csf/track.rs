@@ -3,8 +3,9 @@
 
 use crem_wire::Psn;
 
+use super::sizes::Sizes;
 use crate::packet::Desc;
-use crate::plan;
+use crate::plan::{self, RDMA_MTUS};
 use crate::time::{Duration, Instant};
 
 /// A jump of this many PSNs, either way, is another use of the QP (AMB-QPREUSE).
@@ -92,13 +93,18 @@ fn per_second(count: u64, elapsed: Duration) -> u64 {
 pub(super) struct Track {
     highest: Option<Psn>,
     last_read: Option<(Psn, u32)>,
+    /// DMA Length of the last new packet if that was a READ request, while the RDMA MTU is a guess.
+    guessed_read: Option<u32>,
     rate: RateMeter,
     /// New packets since the start or the last reuse of the QP.
     pub(super) new_packets: u64,
     /// Time of the last packet.
     pub(super) last_packet: Instant,
-    /// RDMA MTU learned from FIRST and MIDDLE packets (AMB-RDMAMTU).
+    /// RDMA MTU learned: from FIRST and MIDDLE packets, from the PSN that follows a READ, or from the
+    /// other direction (AMB-RDMAMTU).
     pub(super) mtu: Option<u16>,
+    /// Sizes of the packets.
+    pub(super) sizes: Sizes,
     /// XRC packets were seen: they carry four octets more.
     pub(super) xrc: bool,
     /// DSCP of the last packet.
@@ -123,6 +129,9 @@ impl Track {
             self.mtu = Some(seen);
         }
         self.rate.tick(now, pause, window.max(MIN_WINDOW));
+        self.sizes.note(now, packet.payload_len);
+        self.learn_from_read(packet);
+        let mtu = self.mtu.unwrap_or(mtu);
         let seen = self.place(packet.psn);
         if let Seen::Behind = seen {
             return seen;
@@ -140,6 +149,8 @@ impl Track {
             }
             _ => {
                 self.new_packets = 1;
+                self.sizes = Sizes::default();
+                self.sizes.note(now, packet.payload_len);
                 self.mtu = packet.mtu_seen.filter(|m| is_rdma_mtu(*m));
                 Seen::Reused { absent }
             }
@@ -170,8 +181,44 @@ impl Track {
         })
     }
 
+    /// The packet after a READ request tells the RDMA MTU by its PSN, if that was a guess so far: with a
+    /// guess too small the packet would look like a repeated one.
+    fn learn_from_read<B>(&mut self, packet: &Desc<B>) {
+        let Some((read, octets)) = self.last_read_guessed() else {
+            return;
+        };
+        // A READ that is issued again inside the span asks for less.
+        let again = packet.read_length.is_some_and(|length| length < octets);
+        if again || !packet.psn.is_after(read) {
+            return;
+        }
+        self.guessed_read = None;
+        let follows = |mtu: &u16| {
+            plan::read_span(read, octets, *mtu)
+                .is_some_and(|s| s.absent > 0 && s.next == packet.psn)
+        };
+        if let Some(mtu) = RDMA_MTUS.into_iter().find(follows) {
+            self.mtu = Some(mtu);
+            self.highest = Some(packet.psn.add(-1));
+        }
+    }
+
+    fn last_read_guessed(&self) -> Option<(Psn, u32)> {
+        let octets = self.guessed_read.filter(|_| self.mtu.is_none())?;
+        Some((self.last_read?.0, octets))
+    }
+
+    /// What the other direction shows of the RDMA MTU, where this one has shown nothing.
+    pub(super) fn learn_mtu(&mut self, octets: u16) {
+        if is_rdma_mtu(octets) {
+            self.mtu.get_or_insert(octets);
+        }
+    }
+
     fn absent_after<B>(&mut self, packet: &Desc<B>, mtu: u16) -> u32 {
-        let Some(length) = packet.read_length.filter(|l| *l <= MAX_READ) else {
+        let length = packet.read_length.filter(|l| *l <= MAX_READ);
+        self.guessed_read = length.filter(|_| self.mtu.is_none());
+        let Some(length) = length else {
             return 0;
         };
         let Some(span) = plan::read_span(packet.psn, length, mtu) else {
@@ -211,7 +258,7 @@ pub(super) fn read_is_valid(length: u32) -> bool {
 }
 
 fn is_rdma_mtu(octets: u16) -> bool {
-    (256..=4096).contains(&octets) && octets.is_power_of_two()
+    RDMA_MTUS.contains(&octets)
 }
 
 #[cfg(test)]

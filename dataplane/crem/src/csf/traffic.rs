@@ -39,6 +39,9 @@ impl<B: PktBuf> Flow<B> {
                 }
             }
             if self.state == State::Active {
+                if seen == Seen::Behind {
+                    self.note_repeated(packet, io);
+                }
                 self.on_protected(packet, seen, &who, io);
             }
         }
@@ -128,7 +131,7 @@ impl<B: PktBuf> Flow<B> {
                 || binding
                     .params
                     .active()
-                    .is_some_and(|c| binding.t_needed > c.t)
+                    .is_some_and(|c| self.track.sizes.largest().saturating_add(2) > c.t)
         });
         if stuck {
             self.reconsider(sh, now);

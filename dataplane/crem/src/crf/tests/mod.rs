@@ -7,6 +7,7 @@ mod conserve;
 mod corrupt;
 mod holding;
 mod hostile;
+mod late;
 mod psns;
 mod recovery;
 mod replaying;

@@ -199,11 +199,11 @@ fn oversize_is_absent_and_asks_for_a_larger_t() {
     assert_eq!(first_of_each(&rig.sent), [(psn, 32, present)]);
     assert_eq!(rig.csf.counters().sources_oversize, 1);
     rig.paced(key(1), psn + 32..psn + 2000, MS / 10);
-    assert_eq!(rig.updates().last().unwrap().1.t, 1063);
+    assert_eq!(rig.updates().last().unwrap().1.t, 2086);
     assert!(
         rig.events
             .iter()
-            .any(|e| matches!(e, Event::ConfigChanged { t: 1063, .. }))
+            .any(|e| matches!(e, Event::ConfigChanged { t: 2086, .. }))
     );
 }
 

@@ -3,7 +3,9 @@
 
 mod adaptation;
 mod addresses;
+mod admission;
 mod blocks;
+mod early;
 mod learning;
 mod negotiation;
 mod path_report;

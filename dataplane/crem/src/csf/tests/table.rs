@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::csf::states::{Effect, Input, State, transition};
 
-const INPUTS: [Input; 18] = [
+const INPUTS: [Input; 21] = [
     Input::Threshold,
     Input::Grant,
     Input::Ack,
@@ -19,11 +19,14 @@ const INPUTS: [Input; 18] = [
     Input::Silence,
     Input::Report,
     Input::SilenceOver,
+    Input::Displaced,
+    Input::GiveUp,
     Input::PeerClose,
     Input::Reset,
     Input::Idle,
     Input::RetryDue,
     Input::Off,
+    Input::BreakerOver,
 ];
 
 /// What is not listed leaves the state and does nothing.
@@ -42,23 +45,30 @@ const EXPECTED: &[(State, Input, State, Effect)] = {
         (S::Params, I::TooLarge, S::Params, E::Smaller),
         (S::Params, I::Rejected, S::HeldOff, E::CloseParams),
         (S::Params, I::NoParamAck, S::HeldOff, E::CloseParams),
+        (S::Params, I::Displaced, S::Queued, E::Release),
+        (S::Params, I::GiveUp, S::HeldOff, E::CloseParams),
         (S::Params, I::PeerClose, S::HeldOff, E::DropBinding),
         (S::Active, I::Accepted, S::Active, E::Switch),
         (S::Active, I::TooLarge, S::Active, E::KeepParams),
         (S::Active, I::Rejected, S::Active, E::KeepParams),
         (S::Active, I::NoParamAck, S::HeldOff, E::CloseParams),
         (S::Active, I::Silence, S::SilentQueued, E::GoSilent),
+        (S::Active, I::Displaced, S::Queued, E::Release),
+        (S::Active, I::GiveUp, S::HeldOff, E::CloseParams),
+        (S::Active, I::BreakerOver, S::HeldOff, E::CloseBreaker),
         (S::Active, I::PeerClose, S::HeldOff, E::DropBinding),
         (S::SilentQueued, I::Grant, S::SilentHello, E::SendHello),
         (S::SilentQueued, I::Report, S::Active, E::Resume),
-        (S::SilentQueued, I::SilenceOver, S::Queued, E::CloseSilent),
+        (S::SilentQueued, I::SilenceOver, S::Queued, E::Release),
+        (S::SilentQueued, I::Displaced, S::Queued, E::Release),
+        (S::SilentQueued, I::GiveUp, S::HeldOff, E::CloseParams),
         (S::SilentQueued, I::PeerClose, S::HeldOff, E::DropBinding),
         (S::SilentHello, I::Ack, S::Params, E::Bind),
         (S::SilentHello, I::AckUnusable, S::HeldOff, E::CloseOffer),
         (S::SilentHello, I::NoAnswer, S::SilentQueued, E::HelloFailed),
         (S::SilentHello, I::Refused, S::SilentQueued, E::HelloFailed),
         (S::SilentHello, I::Report, S::Active, E::Resume),
-        (S::SilentHello, I::SilenceOver, S::Hello, E::CloseSilent),
+        (S::SilentHello, I::SilenceOver, S::Hello, E::Release),
         (S::SilentHello, I::PeerClose, S::Hello, E::DropBinding),
         (S::HeldOff, I::RetryDue, S::Queued, E::Enqueue),
     ]
@@ -130,7 +140,8 @@ fn a_binding_is_never_left_behind() {
                 let ends = [
                     Effect::CloseOffer,
                     Effect::CloseParams,
-                    Effect::CloseSilent,
+                    Effect::CloseBreaker,
+                    Effect::Release,
                     Effect::DropBinding,
                     Effect::Restart,
                     Effect::Remove,

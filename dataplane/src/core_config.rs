@@ -6,12 +6,11 @@ use std::time::Duration;
 use crem_api::{Hold, Limits, Mode, RestoredEcn, Segment};
 use crem_core::config::{self, CoreConfig, PeerTable, PeerTarget, Prefix};
 use crem_core::plan::{Family, max_symbol_length, symbol_length};
+use crem_core::policy::{Targets, Thresholds};
 use crem_wire::crem::registry::Scheme;
 
 /// Octets of a frame, for turning bounds in frames into bounds in octets, which then never bind first.
 const FRAME_OCTETS: u64 = 16_384;
-/// Largest block length that is accepted (AMB-KM).
-const MAX_K: u8 = 128;
 
 /// The core's configuration for a segment.
 pub fn core_config(segment: &Segment) -> CoreConfig {
@@ -76,12 +75,24 @@ fn fec(segment: &Segment, core: &mut CoreConfig) {
     };
     core.fec.schemes = Scheme::CauchyRs.bit() | Scheme::Xor.bit() | copy;
     core.fec.k = policy.k;
-    core.fec.max_k = MAX_K;
+    core.fec.max_k = policy.k_max;
+    core.fec.adapt_k = policy.adapt_k;
     core.fec.m_min = policy.m_min;
     core.fec.m_max = policy.m_max;
     core.fec.m_cong = policy.m_cong;
     core.fec.initial_loss_ppm = ppm(policy.initial_loss);
-    core.fec.targets.epsilon = policy.epsilon;
+    core.fec.targets = Targets {
+        epsilon: policy.epsilon,
+        fec: policy.target_fec,
+        last: policy.target_final,
+        rounds: core.crf.rounds,
+    };
+    core.fec.repair_share_permille = permille(policy.repair_share_max);
+    core.fec.strict_repair_loss = policy.strict_repair_loss;
+    core.fec.thresholds = Thresholds {
+        ce_permille: permille(policy.congestion_ce),
+        queue_delay_us: policy.congestion_delay_us,
+    };
     core.fec.rdma_mtu = segment.rdma_mtu;
     core.fec.max_t = max_t(segment);
 }
@@ -128,6 +139,11 @@ pub(crate) fn hold_frames(limits: &Limits) -> u32 {
     limits.held_frames / 2
 }
 
+fn permille(share: f64) -> u32 {
+    // Shares of the document lie between 0 and 1.
+    (share * 1e3).round() as u32
+}
+
 fn ppm(rate: f64) -> u32 {
     // Rates of the document lie between 0 and 0.5.
     (rate * 1e6).round() as u32
@@ -152,7 +168,7 @@ mod tests {
         allowed_peers = { "192.0.2.128/25" = {} }
         reporters = { "198.51.100.0/28" = {}, "2001:db8::7/128" = {} }
         inband = { address = "192.0.2.1/24" }
-        policy = { k = 16, m_min = 1, m_max = 4, epsilon = 1e-5, initial_loss = 0.01, hold_ns = 0, replay = false, responses = true, learn = true }
+        policy = { k = 16, k_max = 64, adapt_k = false, m_min = 1, m_max = 4, epsilon = 1e-5, target_final = 1e-8, repair_share_max = 0.05, congestion_ce = 0.02, congestion_delay_us = 50, initial_loss = 0.01, hold_ns = 0, replay = false, responses = true, learn = true }
         limits = { retained_frames = 77, held_frames = 33, flow_idle_ms = 5000 }
     "#;
 
@@ -177,7 +193,25 @@ mod tests {
             (fec.k, fec.m_min, fec.m_max, fec.schemes),
             (16, 1, 4, 0b111)
         );
-        assert_eq!((fec.targets.epsilon, fec.initial_loss_ppm), (1e-5, 10_000));
+        assert_eq!(
+            fec.targets,
+            Targets {
+                epsilon: 1e-5,
+                fec: None,
+                last: Some(1e-8),
+                rounds: 2
+            }
+        );
+        assert_eq!(
+            (fec.initial_loss_ppm, fec.repair_share_permille),
+            (10_000, 50)
+        );
+        assert_eq!((fec.max_k, fec.adapt_k), (64, false));
+        let Thresholds {
+            ce_permille,
+            queue_delay_us,
+        } = fec.thresholds;
+        assert_eq!((ce_permille, queue_delay_us), (20, 50));
         assert_eq!((core.csf.retain_packets, core.crf.keep_packets), (77, 33));
         assert_eq!(core.crf.hold, config::Hold::Off);
         assert!(!core.crf.replay && core.responses && core.csf.learn);
@@ -201,7 +235,7 @@ mod tests {
         // 4214 carries 4134 at k 128; at k 16 there are 24 octets of bitmaps less.
         assert_eq!(max_t(&segment(DOCUMENT)), 4138);
         assert_eq!(
-            max_t(&segment(&DOCUMENT.replace("k = 16", "k = 128"))),
+            max_t(&segment(&DOCUMENT.replace("k = 16, k_max = 64", "k = 128"))),
             4134
         );
     }

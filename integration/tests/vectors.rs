@@ -19,6 +19,7 @@ const COMPLETE: &[&str] = &[
     "ipfix",
     "messages",
     "plan",
+    "policy",
     "seq_traces",
 ];
 

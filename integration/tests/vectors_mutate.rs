@@ -27,9 +27,12 @@ fn every_fault_is_seen() {
     assert_eq!(failed(&run()), [""; 0]);
     let wire = |fault| move |on| crem_wire::mutate::set(if on { Some(fault) } else { None });
     let ipfix = |fault| move |on| crem_ipfix::mutate::set(if on { Some(fault) } else { None });
-    let faults: [(&str, Switch); 9] = [
+    let core = |fault| move |on| crem_core::mutate::set(if on { Some(fault) } else { None });
+    let faults: [(&str, Switch); 11] = [
         ("coding", Box::new(crem_fec::mutate::set)),
-        ("plan", Box::new(crem_core::mutate::set)),
+        ("plan", Box::new(core(crem_core::mutate::Fault::Response))),
+        ("policy", Box::new(core(crem_core::mutate::Fault::Epsilon))),
+        ("policy", Box::new(core(crem_core::mutate::Fault::Breaker))),
         ("messages", Box::new(wire(Fault::Message))),
         ("frames", Box::new(wire(Fault::Frame))),
         ("icrc", Box::new(wire(Fault::Icrc))),

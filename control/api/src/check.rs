@@ -104,6 +104,10 @@ fn active(segment: &Segment, check: &Check<'_>) {
 
 fn policy(segment: &Segment, check: &Check<'_>) {
     let p = &segment.policy;
+    if p.k > p.k_max {
+        let expected = format!("at most k_max, which is {}", p.k_max);
+        check.say("/policy/k", p.k.to_string(), expected);
+    }
     if p.m_min > p.m_max {
         let expected = format!("at most m_max, which is {}", p.m_max);
         check.say("/policy/m_min", p.m_min.to_string(), expected);

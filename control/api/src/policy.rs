@@ -38,16 +38,34 @@ pub enum RestoredEcn {
 /// How much redundancy, and how it is used.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Policy {
-    /// Packets of a block, k.
+    /// Preferred number of packets of a block, k.
     pub k: u8,
+    /// Largest k that is chosen or accepted.
+    pub k_max: u8,
+    /// Whether k follows the bursts of a flow, what fits into the hold, and the loss.
+    pub adapt_k: bool,
     /// Fewest ordinary repair symbols a block.
     pub m_min: u8,
     /// Most ordinary repair symbols a block.
     pub m_max: u8,
     /// Repair symbols a block that are not exceeded while losses look like congestion.
     pub m_cong: u8,
-    /// Residual failure probability of a block that m is chosen for.
+    /// Most ordinary repair symbols a block, as a share of its packets.
+    pub repair_share_max: f64,
+    /// Accepted probability that the ordinary symbols do not restore a block, where no rate is set below.
     pub epsilon: f64,
+    /// Accepted loss rate of source packets after FEC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_fec: Option<f64>,
+    /// Accepted loss rate of source packets after the coded rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_final: Option<f64>,
+    /// Whether any loss of repair messages reduces m (AMB-REPLOSSMUST).
+    pub strict_repair_loss: bool,
+    /// CE-marked share of sources above which losses look like congestion.
+    pub congestion_ce: f64,
+    /// Growth of reported queueing delay above which losses look like congestion, microseconds.
+    pub congestion_delay_us: u32,
     /// Loss rate assumed before the first report.
     pub initial_loss: f64,
     /// Longest hold.
@@ -79,10 +97,18 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             k: 32,
+            k_max: 128,
+            adapt_k: true,
             m_min: 0,
-            m_max: 8,
+            m_max: 16,
             m_cong: 1,
+            repair_share_max: 0.5,
             epsilon: 1e-4,
+            target_fec: None,
+            target_final: None,
+            strict_repair_loss: false,
+            congestion_ce: 0.01,
+            congestion_delay_us: 100,
             initial_loss: 0.0,
             hold_ns: Hold::Auto,
             rnic_timeout_ns: None,
@@ -138,10 +164,22 @@ impl Policy {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
         let d = Self::default();
         let k = t.or("k", d.k, |n| n.integer(1..=128));
+        let k_max = t.or("k_max", d.k_max, |n| n.integer(1..=128));
+        let adapt_k = t.or("adapt_k", d.adapt_k, Node::flag);
         let m_min = t.or("m_min", d.m_min, |n| n.integer(0..=128));
         let m_max = t.or("m_max", d.m_max, |n| n.integer(0..=128));
         let m_cong = t.or("m_cong", d.m_cong, |n| n.integer(0..=128));
-        let epsilon = t.or("epsilon", d.epsilon, |n| n.number(1e-6..=0.5));
+        let share = t.or("repair_share_max", d.repair_share_max, |n| {
+            n.number(0.0..=1.0)
+        });
+        let epsilon = t.or("epsilon", d.epsilon, |n| n.number(1e-12..=0.5));
+        let target_fec = t.optional("target_fec", |n| n.number(1e-15..=0.5));
+        let target_final = t.optional("target_final", |n| n.number(1e-15..=0.5));
+        let strict_repair_loss = t.or("strict_repair_loss", d.strict_repair_loss, Node::flag);
+        let congestion_ce = t.or("congestion_ce", d.congestion_ce, |n| n.number(0.0..=1.0));
+        let congestion_delay_us = t.or("congestion_delay_us", d.congestion_delay_us, |n| {
+            n.integer(0..=10_000_000)
+        });
         let initial_loss = t.or("initial_loss", d.initial_loss, |n| n.number(0.0..=0.5));
         let hold_ns = t.or("hold_ns", d.hold_ns, read_hold);
         let rnic_timeout_ns = t.optional("rnic_timeout_ns", |n| n.integer(1..=600 * SECOND_NS));
@@ -162,10 +200,18 @@ impl Policy {
         t.finish();
         Some(Self {
             k: k?,
+            k_max: k_max?,
+            adapt_k: adapt_k?,
             m_min: m_min?,
             m_max: m_max?,
             m_cong: m_cong?,
+            repair_share_max: share?,
             epsilon: epsilon?,
+            target_fec: target_fec?,
+            target_final: target_final?,
+            strict_repair_loss: strict_repair_loss?,
+            congestion_ce: congestion_ce?,
+            congestion_delay_us: congestion_delay_us?,
             initial_loss: initial_loss?,
             hold_ns: hold_ns?,
             rnic_timeout_ns: rnic_timeout_ns?,

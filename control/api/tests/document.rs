@@ -104,7 +104,7 @@ fn all_problems_come_at_once() {
         r#"/segments/a/inband/mac: found "03:00:00:00:00:01", expected the MAC address of a station, such as "02:00:00:00:00:01""#.to_owned(),
         "/segments/a/inband/vlan: found 4095, expected an integer 1 to 4094".to_owned(),
         "/segments/a/policy/k: found 129, expected an integer 1 to 128".to_owned(),
-        "/segments/a/policy/epsilon: found 0, expected a number 0.000001 to 0.5".to_owned(),
+        "/segments/a/policy/epsilon: found 0, expected a number 0.000000000001 to 0.5".to_owned(),
         "/colour: found an unknown key, expected one of the keys segments, version".to_owned(),
         r#"/segments/B: found the key "B", expected an id of 1 to 32 characters a-z, 0-9 and -"#.to_owned(),
         format!("/segments/B/crem_port: {port}"),
@@ -188,7 +188,7 @@ fn passthrough_needs_no_addresses_and_no_room_for_repair() {
 fn contradictions_between_values_are_refused() {
     let cases = [
         (
-            with("m_max = 8", "m_max = 2").replace("m_min = 0", "m_min = 3"),
+            with("m_max = 16", "m_max = 2").replace("m_min = 0", "m_min = 3"),
             "/segments/a/policy/m_min:",
         ),
         (

@@ -9,6 +9,8 @@ use crem_wire::crem::registry::{COMMON_HEADER_LEN, ParamStatus, REPAIR_FIXED_LEN
 use crem_wire::crem::{Limits, ParamUpdate, PsnRange};
 use crem_wire::{Bitmap, Psn};
 
+use crate::mutate::{self, Fault};
+
 /// Octets of a UDP header.
 const UDP_HEADER: usize = 8;
 /// Octets that a VXLAN tunnel adds in front of an inner IP packet, outer IP header excluded: inner
@@ -99,7 +101,7 @@ pub fn respond(request: &Request) -> Response {
 /// M for `lost` positions (AMB-CLAMP); inconsistent requests are clamped, not refused.
 fn response_count(lost: usize, held: u8, suggested: u8) -> usize {
     let missing = lost.saturating_sub(usize::from(held));
-    missing.max(usize::from(suggested)).max(1).min(lost) + crate::mutate::response_count()
+    missing.max(usize::from(suggested)).max(1).min(lost) + usize::from(mutate::has(Fault::Response))
 }
 
 /// The `count` lowest unused Repair Indices i with i + k <= 255; `None` if there are fewer.

@@ -10,6 +10,7 @@ mod icrc;
 mod ipfix;
 mod messages;
 mod plan;
+mod policy;
 mod seq_traces;
 
 use std::io::Read;
@@ -159,6 +160,7 @@ fn run_document(kind: &str, document: &Value) -> Tally {
         "ipfix" => ipfix::run(document, &mut tally),
         "messages" => messages::run(document, &mut tally),
         "plan" => plan::run(document, &mut tally),
+        "policy" => policy::run(document, &mut tally),
         "seq_traces" => seq_traces::run(document, &mut tally),
         _ => &[],
     };

@@ -39,6 +39,14 @@ pub(super) struct Reports {
     last_run: Instant,
 }
 
+/// What the path says on the loss of REPAIR.
+struct PathView {
+    /// Mean length of runs of losses.
+    burst: f64,
+    /// Any loss counts: losses are congestion, or the operator takes the document literally.
+    any_loss: bool,
+}
+
 impl Reports {
     /// Nothing reported yet; `breaker` is that of the binding before.
     pub(super) fn new(fec: &FecConfig, breaker: Breaker, now: Instant) -> Self {
@@ -97,7 +105,7 @@ impl Reports {
         report: &LossReport,
         m: u8,
         srtt: Duration,
-        any_loss: bool,
+        path: &PathView,
         now: Instant,
     ) -> (bool, bool) {
         let counts = RepairReport {
@@ -105,11 +113,14 @@ impl Reports {
             lost: lost_of(report),
             repairs: report.repairs_received,
         };
-        let judged = self.repairs.report(now, srtt, &counts);
-        if let Some(loss) = judged {
+        let judged = self.repairs.report(now, srtt, &counts, path.burst);
+        if m == 0 {
+            // Nothing to reduce: what is sent answers requests, and leaves in bursts.
+            self.repairs_lost = false;
+        } else if let Some(loss) = judged {
             self.repairs_lost = match loss {
                 RepairLoss::None => false,
-                RepairLoss::Equal => any_loss,
+                RepairLoss::Equal => path.any_loss,
                 RepairLoss::Worse => true,
             };
         }
@@ -183,10 +194,13 @@ impl<B: Clone> Flow<B> {
         let path = sh.path(binding.to);
         let congested = path.is_some_and(|path| path.class().is_congestion());
         let burst = path.map_or(1.0, |path| path.burst.mean());
-        let any_loss = congested || sh.cfg.fec.strict_repair_loss;
+        let path = PathView {
+            burst,
+            any_loss: congested || sh.cfg.fec.strict_repair_loss,
+        };
         let m = binding.params.active().map_or(0, |config| config.m);
         let reports = &mut binding.reports;
-        let (marks, loss) = reports.take_repairs(report, m, srtt, any_loss, now);
+        let (marks, loss) = reports.take_repairs(report, m, srtt, &path, now);
         sh.counters.ce_reductions += u64::from(marks);
         sh.counters.repair_loss_reductions += u64::from(loss);
         let verdict = reports

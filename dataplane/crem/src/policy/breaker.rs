@@ -1,6 +1,7 @@
 //! The circuit breaker (CREM, Congestion Control Considerations; AMB-CBWIN, AMB-CBRESUME): its window over
 //! reports, its verdicts, and its states as a table. What it switches off is decided in `csf`.
 
+use crate::mutate::{self, Fault};
 use crate::time::{Duration, Instant};
 
 /// Loss rate above which a window violates, in thousandths.
@@ -51,7 +52,8 @@ impl Interval {
             return None;
         }
         let lost = self.expected.saturating_sub(self.received);
-        let loss = u128::from(lost) * 1000 > u128::from(self.expected) * u128::from(LOSS_PERMILLE);
+        let limit = LOSS_PERMILLE << u32::from(mutate::has(Fault::Breaker));
+        let loss = u128::from(lost) * 1000 > u128::from(self.expected) * u128::from(limit);
         let marks =
             u128::from(self.ce) * 1000 > u128::from(self.received) * u128::from(CE_PERMILLE);
         Some(loss || marks)

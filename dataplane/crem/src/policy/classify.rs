@@ -6,6 +6,9 @@ use crate::time::{Duration, Instant};
 
 /// The window is four reports, which come once per SRTT, and at least this.
 const WINDOW_MIN: Duration = Duration::from_millis(100);
+/// Evidence counts for so long besides: a report names a loss up to eight SRTT and 100 ms later than it
+/// counts the marks on the packets around it (AMB-LREXP).
+const REMEMBERED_SRTTS: u32 = 12;
 /// A window with fewer received sources reaches further back, as far as there are slots.
 const WINDOW_SOURCES: u64 = 1_000;
 /// Slots that make up the window, and those that are kept.
@@ -93,6 +96,7 @@ impl Slot {
 pub struct Classifier {
     /// Newest first.
     slots: [Slot; SLOTS],
+    marks_seen: Option<Instant>,
     delay_seen: Option<Instant>,
     overflow_seen: Option<Instant>,
     self_induced_until: Instant,
@@ -115,6 +119,7 @@ impl Classifier {
         };
         Self {
             slots: [EMPTY; SLOTS],
+            marks_seen: None,
             delay_seen: None,
             overflow_seen: None,
             self_induced_until: Instant(0),
@@ -159,19 +164,23 @@ impl Classifier {
         }
     }
 
-    /// The verdict on the window that ends now. Any evidence makes it congestion.
-    pub fn class(&self, now: Instant, srtt: Duration, thresholds: &Thresholds) -> LossClass {
+    /// The verdict now. Any evidence makes it congestion, until losses from the time of the evidence have
+    /// been reported.
+    pub fn class(&mut self, now: Instant, srtt: Duration, thresholds: &Thresholds) -> LossClass {
         let window = Self::window(srtt);
-        let recent =
-            |seen: Option<Instant>| seen.is_some_and(|at: Instant| now.since(at) <= window);
+        let (newer, older) = self.halves(now, window);
+        if is_marked(&newer, &older, thresholds) {
+            self.marks_seen = Some(now);
+        }
+        let lasts = window.max(srtt * REMEMBERED_SRTTS) + WINDOW_MIN;
+        let recent = |seen: Option<Instant>| seen.is_some_and(|at: Instant| now.since(at) <= lasts);
         if recent(self.overflow_seen) {
             return LossClass::Congestion(Evidence::Overflow);
         }
         if recent(self.delay_seen) {
             return LossClass::Congestion(Evidence::QueueDelay);
         }
-        let (newer, older) = self.halves(now, window);
-        if is_marked(&newer, &older, thresholds) {
+        if recent(self.marks_seen) {
             return LossClass::Congestion(Evidence::Marks);
         }
         if self.self_induced_until > now {
@@ -252,7 +261,7 @@ mod tests {
         Instant(1_000_000_000) + Duration::from_millis(ms)
     }
 
-    fn class(classifier: &Classifier, ms: u64) -> LossClass {
+    fn class(classifier: &mut Classifier, ms: u64) -> LossClass {
         classifier.class(at(ms), RTT, &Thresholds::default())
     }
 
@@ -273,8 +282,8 @@ mod tests {
         use Evidence::{Marks, Overflow, QueueDelay, SelfInduced};
         use LossClass::{Clean, Congestion, Transmission};
         let reported = |list: &[(u32, u32, u32)]| {
-            let (classifier, ms) = reports(list);
-            class(&classifier, ms)
+            let (mut classifier, ms) = reports(list);
+            class(&mut classifier, ms)
         };
         assert_eq!(reported(&[]), Clean);
         assert_eq!(reported(&[(1000, 1000, 0); 4]), Clean);
@@ -312,7 +321,7 @@ mod tests {
         ] {
             let (mut classifier, ms) = reports(&[(1000, 990, 0); 4]);
             classifier.evidence(at(ms), evidence, Duration::from_secs(10));
-            assert_eq!(class(&classifier, ms), expected);
+            assert_eq!(class(&mut classifier, ms), expected);
         }
     }
 
@@ -320,16 +329,17 @@ mod tests {
     fn evidence_ends_with_its_window() {
         let (mut classifier, ms) = reports(&[(1000, 990, 0); 4]);
         classifier.evidence(at(ms), Evidence::Overflow, Duration::ZERO);
-        assert!(class(&classifier, ms + 100).is_congestion());
-        assert!(!class(&classifier, ms + 101).is_congestion());
+        // Twelve round trips and 100 ms.
+        assert!(class(&mut classifier, ms + 340).is_congestion());
+        assert!(!class(&mut classifier, ms + 341).is_congestion());
         classifier.evidence(at(ms), Evidence::SelfInduced, Duration::from_secs(10));
-        assert!(class(&classifier, ms + 9_999).is_congestion());
-        assert!(!class(&classifier, ms + 10_000).is_congestion());
+        assert!(class(&mut classifier, ms + 9_999).is_congestion());
+        assert!(!class(&mut classifier, ms + 10_000).is_congestion());
         // Marks leave the window after 100 ms of unmarked reports.
         let mut list = alloc::vec![(1000, 1000, 100); 4];
         list.extend([(1000, 1000, 0); 7]);
-        let (classifier, ms) = reports(&list);
-        assert_eq!(class(&classifier, ms), LossClass::Clean);
+        let (mut classifier, ms) = reports(&list);
+        assert_eq!(class(&mut classifier, ms), LossClass::Clean);
     }
 
     #[test]
@@ -337,12 +347,12 @@ mod tests {
         // Two marks of a hundred: two percent of five reports, but of a thousand sources 0.2 %.
         let mut list = alloc::vec![(100, 100, 0); 15];
         list.push((100, 100, 2));
-        let (classifier, ms) = reports(&list);
-        assert_eq!(class(&classifier, ms), LossClass::Clean);
+        let (mut classifier, ms) = reports(&list);
+        assert_eq!(class(&mut classifier, ms), LossClass::Clean);
         // Where there are no more sources, what there is decides.
-        let (classifier, ms) = reports(&[(10, 10, 0), (10, 10, 1)]);
+        let (mut classifier, ms) = reports(&[(10, 10, 0), (10, 10, 1)]);
         assert_eq!(
-            class(&classifier, ms),
+            class(&mut classifier, ms),
             LossClass::Congestion(Evidence::Marks)
         );
     }

@@ -14,7 +14,7 @@ mod targets;
 
 pub use block::{Losses, excess_probability, residual_rate};
 pub use breaker::{Breaker, BreakerEffect, BreakerState, Interval};
-pub use choose::{Bounds, Choice, Demand, Need, Rules, choose, choose_m, need};
+pub use choose::{Bounds, Choice, Demand, Need, Rules, choose, need};
 pub use classify::{Classifier, DelaySum, Evidence, LossClass, PathEvidence, Thresholds};
 pub use estimate::{BurstEstimate, BurstLength, LossEstimate, PathEstimate};
 pub use raise::{RaiseCheck, RaiseVerdict};

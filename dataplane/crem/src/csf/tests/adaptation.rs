@@ -270,3 +270,27 @@ fn messages_of_eight_packets_earn_their_symbol() {
     assert_eq!((status.k, status.m), (8, 1));
     assert_eq!(symbols(&rig), 100, "one symbol each");
 }
+
+// shows: CREM-POL-05, CREM-POL-06, AMB-EWMA
+#[test]
+fn the_first_report_of_a_loss_step_is_acted_on_and_one_loss_is_not() {
+    let mut cfg = config();
+    cfg.fec.adapt_k = true;
+    cfg.fec.initial_loss_ppm = 1;
+    let mut rig = Rig::new(cfg);
+    let mut psn = rig.protect(key(1), 0);
+    run(&mut rig, &mut psn, 1_000, (1000, 0));
+    rig.report(key(1), 300, 299);
+    assert_eq!(rig.status(key(1)).m, 0);
+    // One percent from here on: the report leaves the receiver within 2.5 RTT and is here after three.
+    let updates = rig.updates().len();
+    rig.report(key(1), 1000, 990);
+    let (_, update) = rig.updates()[updates..].first().copied().expect("at once");
+    assert!(update.m > 0);
+    let started = rig.now;
+    while rig.status(key(1)).m == 0 {
+        rig.paced(key(1), psn..psn + 1, MS / 4);
+        psn += 1;
+        assert!(rig.now.since(started) < 2 * RTT, "in force one RTT later");
+    }
+}

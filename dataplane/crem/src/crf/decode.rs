@@ -262,6 +262,9 @@ impl<B: Clone> Track<B> {
         *own += 1;
         if let Some(window) = &mut self.window {
             window.note(psn, Seen::Restored, cx.now);
+            if replaces {
+                window.discard(psn, &mut cx.shared.keep_budget);
+            }
         }
         let frame = Frame {
             psn,

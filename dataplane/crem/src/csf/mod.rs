@@ -29,7 +29,7 @@ mod peers;
 mod repair;
 mod report;
 mod retain;
-mod states;
+pub(crate) mod states;
 mod status;
 mod track;
 mod traffic;

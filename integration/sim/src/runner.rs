@@ -43,7 +43,11 @@ pub struct Failed {
 impl Failed {
     /// The command that repeats it.
     pub fn command(&self) -> String {
-        let octets = if self.octets { " --octets" } else { "" };
+        let octets = if self.octets {
+            " SIMFLAGS=--octets"
+        } else {
+            ""
+        };
         format!("make sim SEED={}{octets}", self.seed)
     }
 }

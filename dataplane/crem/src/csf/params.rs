@@ -5,6 +5,7 @@
 use crem_wire::crem::ParamUpdate;
 use crem_wire::{ConfigId, FlowId, Psn};
 
+use crate::mutate::{self, Fault};
 use crate::plan;
 use crate::time::{Duration, Instant};
 
@@ -257,9 +258,10 @@ impl Params {
     /// The configuration for a block that starts at `start`, if one is in force. Puts an acknowledged
     /// one in force once its Effective PSN is reached, and says so.
     pub(super) fn for_block(&mut self, start: Psn) -> Option<(Config, bool)> {
-        let due = self
-            .pending
-            .filter(|p| plan::may_use(start, p.effective, p.acked.is_some()));
+        let due = self.pending.filter(|p| {
+            let acked = p.acked.is_some() || mutate::is_planted(Fault::NotAcknowledged);
+            plan::may_use(start, p.effective, acked)
+        });
         if let Some(pending) = due {
             self.active = Some(pending.config);
             self.pending = None;

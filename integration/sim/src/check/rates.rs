@@ -44,16 +44,10 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// A packet passes at `now`; `span` is the number of PSNs that it stands for. Symbols of a block may
-    /// be decided on in the middle of a burst but are seen at its end.
-    pub(crate) fn on_packet(
-        &mut self,
-        now: Instant,
-        namespace: u64,
-        psn: u32,
-        span: u32,
-        octets: u16,
-    ) {
+    /// A packet passes at `now`. Symbols of a block may be decided on in the middle of a burst but are
+    /// seen at its end. The span of a READ is not skipped: how long the sender function takes it to be
+    /// hangs on the RDMA MTU that it knows.
+    pub(crate) fn on_packet(&mut self, now: Instant, namespace: u64, psn: u32, octets: u16) {
         if self.burst != now {
             (self.burst, self.before) = (now, (self.new, self.octets));
         }
@@ -65,7 +59,7 @@ impl Sources {
         if (1..1 << 23).contains(&ahead) {
             self.new += 1;
             self.octets += u64::from(octets);
-            *known = Some(psn.wrapping_add(span - 1) & 0xff_ffff);
+            *known = Some(psn);
         }
     }
 

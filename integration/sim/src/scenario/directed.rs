@@ -60,6 +60,14 @@ const ALL: &[(&str, Direct)] = &[
     ("closed by the peer", closed_by_peer),
     ("HELLO_ACK repeated", acks_repeated),
     ("congested and marked", congested),
+    ("a peer that talks nonsense", nonsense),
+    ("idle before an answer", idle_before_answer),
+    ("idle while silent", idle_while_silent),
+    ("reused while observed or waiting", reused_early),
+    ("reused while silent", reused_while_silent),
+    ("far jumps", far_jumps),
+    ("few open blocks", few_open_blocks),
+    ("closed while silent", closed_while_silent),
 ];
 
 /// The directed scenario of this number, modulo how many there are.
@@ -75,7 +83,7 @@ pub(super) fn of(number: u64, seed: u64, mode: Mode) -> Scenario {
 }
 
 /// Six connections, two of them backwards, 20 ms round trip, one percent loss.
-fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
+pub(super) fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
     let mut path = PathConfig::clean(10 * MS);
     path.loss = Loss::Uniform(0.005 + rng.unit() * 0.01);
     let connections = (0..6).map(|n| connection(rng, n, 40)).collect();
@@ -103,6 +111,7 @@ fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
         reporter: false,
         trace: false,
         hostile: 0.0,
+        insider: false,
     }
 }
 
@@ -476,4 +485,127 @@ fn congested(s: &mut Scenario, rng: &mut Rng) {
         marking,
         cross: None,
     });
+}
+
+fn nonsense(s: &mut Scenario, rng: &mut Rng) {
+    s.lasts = 4 * SECOND;
+    s.hostile = 500.0 + rng.unit() * 2_000.0;
+    s.insider = true;
+    s.core[0].fec.m_min = rng.below(3) as u8;
+}
+
+/// Traffic in single messages, far apart, from a sender that forgets flows soon.
+fn seldom(s: &mut Scenario, idle: Duration, pause: Duration) {
+    for cfg in &mut s.core {
+        cfg.csf.idle = idle;
+        cfg.csf.start_after = 4;
+    }
+    for connection in &mut s.connections {
+        connection.workload.outstanding = 1;
+        connection.workload.max_octets = 16_384;
+        connection.workload.min_octets = 8_192;
+        connection.workload.pause = pause;
+    }
+}
+
+fn idle_before_answer(s: &mut Scenario, rng: &mut Rng) {
+    s.lasts = 10 * SECOND;
+    seldom(s, 60 * MS, 300 * MS);
+    match rng.below(3) {
+        0 => s.steps.push((Duration::ZERO, Step::Mute(0, vec![HELLO]))),
+        1 => s
+            .steps
+            .push((Duration::ZERO, Step::Mute(1, vec![PARAM_ACK]))),
+        _ => s.core[0].csf.hello_rate = 1,
+    }
+}
+
+fn idle_while_silent(s: &mut Scenario, rng: &mut Rng) {
+    slow(s, rng, 4, 2_000);
+    s.lasts = 14 * SECOND;
+    let muted = vec![LOSS_REPORT, HELLO_ACK];
+    s.steps.push((SECOND, Step::Mute(1, muted)));
+    s.core[0].csf.idle = 2 * SECOND;
+    if rng.chance(0.5) {
+        s.core[0].csf.hello_rate = 1;
+    }
+    for connection in &mut s.connections {
+        connection.workload.messages = 60 + rng.below(60) as u32;
+    }
+}
+
+/// The same queue pair again after a while, with PSNs far away.
+fn again(s: &mut Scenario, rng: &mut Rng, after: Duration) {
+    for n in 0..4u32 {
+        let mut again = connection(rng, n, 20);
+        again.transport.first = (1 << 22) + 100_000 + rng.below(1 << 20);
+        again.workload.start = Instant(after.as_nanos() as u64);
+        let first = &mut s.connections[n as usize];
+        first.transport.first = 1_000;
+        s.connections.push(again);
+    }
+}
+
+fn reused_early(s: &mut Scenario, rng: &mut Rng) {
+    s.lasts = 4 * SECOND;
+    s.connections.truncate(4);
+    again(s, rng, 300 * MS);
+    for connection in &mut s.connections {
+        connection.workload.messages = 10;
+    }
+    match rng.below(4) {
+        0 => s.core[0].csf.start_after = 10_000,
+        1 => s.core[0].csf.hello_rate = 1,
+        2 => s.steps.push((Duration::ZERO, Step::Mute(0, vec![HELLO]))),
+        _ => s
+            .steps
+            .push((Duration::ZERO, Step::Mute(1, vec![PARAM_ACK]))),
+    }
+}
+
+fn reused_while_silent(s: &mut Scenario, rng: &mut Rng) {
+    slow(s, rng, 4, 2_000);
+    s.lasts = 12 * SECOND;
+    again(s, rng, 6 * SECOND);
+    s.steps
+        .push((2 * SECOND, Step::Mute(1, vec![LOSS_REPORT, HELLO_ACK])));
+    if rng.chance(0.5) {
+        s.core[0].csf.hello_rate = 2;
+    }
+}
+
+/// Connections that share a queue pair take turns: PSNs jump to and fro by less than reuse.
+fn far_jumps(s: &mut Scenario, rng: &mut Rng) {
+    s.lasts = 5 * SECOND;
+    s.connections.truncate(4);
+    for n in 0..4u32 {
+        let mut later = connection(rng, n, 40);
+        s.connections[n as usize].transport.first = 1_000;
+        s.connections[n as usize].workload.messages = 60;
+        later.transport.first = 200_000 + rng.below(100_000);
+        later.workload.start = Instant((SECOND).as_nanos() as u64);
+        s.connections.push(later);
+    }
+}
+
+fn few_open_blocks(s: &mut Scenario, rng: &mut Rng) {
+    s.lasts = 3 * SECOND;
+    s.core[1].crf.max_open_blocks = 1 + rng.below(2) as u16;
+    for cfg in &mut s.core {
+        cfg.fec.m_min = 1;
+        cfg.fec.k = 4;
+        cfg.fec.max_k = 4;
+    }
+}
+
+fn closed_while_silent(s: &mut Scenario, rng: &mut Rng) {
+    slow(s, rng, 4, 2_000);
+    s.lasts = 12 * SECOND;
+    s.steps
+        .push((2 * SECOND, Step::Mute(1, vec![LOSS_REPORT, HELLO_ACK])));
+    let side = rng.below(2) as usize;
+    s.steps.push((6 * SECOND, Step::Close(side)));
+    if rng.chance(0.5) {
+        s.core[0].csf.hello_rate = 2;
+    }
 }

@@ -78,6 +78,7 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         steps: Vec::new(),
         reporter: rng.chance(0.2),
         trace: false,
+        insider: false,
         hostile: if rng.chance(0.2) { 200.0 } else { 0.0 },
     };
     scenario.connections = connections(&mut rng, &frame, hosts);

@@ -12,6 +12,7 @@ use crate::endpoint::rc_end::Workload;
 use crate::frame::Mode;
 use crate::gateway;
 use crate::net::path::PathConfig;
+use crate::rng::Rng;
 
 /// One connection.
 #[derive(Clone, Debug)]
@@ -114,6 +115,8 @@ pub struct Scenario {
     pub trace: bool,
     /// Forged and broken messages a second that reach each gateway.
     pub hostile: f64,
+    /// They come from the peer's own address and know its Flow IDs.
+    pub insider: bool,
 }
 
 /// The configuration of the gateway at `side` with the other one as its peer, everything else as it
@@ -184,4 +187,13 @@ pub fn of(seed: u64, mode: Mode) -> Scenario {
     } else {
         draw::draw(seed, mode)
     }
+}
+
+/// An ordinary small world: six connections of 40 Mbit/s, two of them backwards, 20 ms round trip, about
+/// one percent loss, for twelve seconds.
+pub fn ordinary(seed: u64) -> Scenario {
+    let mut scenario = directed::base(&mut Rng::new(seed), seed, Mode::Rank);
+    scenario.name = "ordinary".into();
+    scenario.hold = scenario.hold_limits();
+    scenario
 }

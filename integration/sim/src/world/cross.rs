@@ -55,17 +55,6 @@ impl World {
         }
     }
 
-    /// PSNs that a packet stands for.
-    fn span(&self, packet: &Packet) -> u32 {
-        if packet.opcode != opcode::READ_REQUEST {
-            return 1;
-        }
-        let mtu = self.scenario.connections[packet.conn.0 as usize]
-            .transport
-            .mtu;
-        packet.read_length.div_ceil(u32::from(mtu)).max(1)
-    }
-
     /// The burst that came over the LAN of `side`.
     pub(super) fn cross_to_wan(&mut self, side: usize) {
         let mut burst = std::mem::take(&mut self.burst);
@@ -77,17 +66,10 @@ impl World {
             let mut descs = std::mem::take(&mut self.descs);
             for packet in &burst {
                 if let Some(stream) = Self::stream_of(packet) {
-                    let span = self.span(packet);
                     let account = self.streams[stream].account;
                     let sources = &mut self.sides[side].ledger.sources[account];
                     let namespace = self.streams[stream].key.namespace.0;
-                    sources.on_packet(
-                        self.now,
-                        namespace,
-                        packet.psn.get(),
-                        span,
-                        packet.payload_len,
-                    );
+                    sources.on_packet(self.now, namespace, packet.psn.get(), packet.payload_len);
                     if let Some(gateway) = &self.sides[side].gateway {
                         let frame = Frame::packet(*packet, self.now, 0, &gateway.sending);
                         descs.push(self.desc(packet, stream, frame));
@@ -117,6 +99,10 @@ impl World {
         let carried = carry(wan, self.now, packet, class, self.scenario.poll);
         let lane = wan.lane;
         self.sums.crossed += u64::from(class == Class::Source);
+        if packet.space() == Some(PsnSpace::Requests) {
+            self.sums.requests[side][0] += 1;
+            self.sums.requests[side][1] += u64::from(carried.is_err());
+        }
         match carried {
             Ok(carried) => self.put(lane, carried),
             Err(cause) => {

@@ -8,6 +8,8 @@ use crate::gateway;
 
 /// Shortest and longest forged message.
 const LENGTHS: (u64, u64) = (1, 120);
+/// Octets of the common header.
+const HEADER: usize = 8;
 /// Offset of the Flow ID in the common header.
 const FLOW: usize = 4;
 
@@ -24,6 +26,9 @@ impl World {
     }
 
     fn forge(&mut self, side: usize) -> Mail {
+        if self.scenario.insider {
+            return self.nonsense(side);
+        }
         let stranger = gateway::stranger();
         let from = match self.rng.below(4) {
             // Spoofed: only what needs no knowledge of nonces and Flow IDs.
@@ -53,6 +58,24 @@ impl World {
             octets[2..4].copy_from_slice(&(length as u16).to_be_bytes());
         }
         octets
+    }
+
+    /// The last message that this side got from its peer, or one that it sent itself, once more with an
+    /// octet changed behind the header.
+    fn nonsense(&mut self, side: usize) -> Mail {
+        let heard_by = if self.rng.chance(0.7) { side } else { 1 - side };
+        let mut octets = self.sides[heard_by].overheard.clone();
+        if octets.len() > HEADER {
+            let at = self.rng.between(HEADER as u64, octets.len() as u64 - 1) as usize;
+            octets[at] = self.rng.next() as u8;
+        }
+        Mail {
+            from: gateway::address(1 - side),
+            octets,
+            symbol: None,
+            t: 0,
+            ce: false,
+        }
     }
 
     /// The last message that this side got, from another address; its Flow ID may be known that way.

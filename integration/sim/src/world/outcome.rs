@@ -1,5 +1,7 @@
 //! What came of a world.
 
+use crem_core::packet::PsnSpace;
+
 use super::World;
 use crate::Duration;
 use crate::coverage::Coverage;
@@ -16,6 +18,8 @@ pub struct Sums {
     pub crossed: u64,
     /// Of those, lost on it.
     pub lost: u64,
+    /// Requests that crossed from each side, and of those the lost ones.
+    pub requests: [[u64; 2]; 2],
     /// Restored packets delivered.
     pub restored: u64,
     /// Messages completed.
@@ -77,6 +81,8 @@ pub struct Outcome {
     pub held: Duration,
     /// What occurred.
     pub coverage: Coverage,
+    /// Streams of requests that the sender functions protect at the end.
+    pub protected: usize,
     /// Loss that LOSS_REPORTs told, sums of Expected and Received over all flows toward each side.
     pub reported: [[u64; 2]; 2],
 }
@@ -104,6 +110,13 @@ impl World {
         }
     }
 
+    fn protected(&self) -> usize {
+        let gateways = self.sides.iter().filter_map(|side| side.gateway.as_ref());
+        let flows = gateways.flat_map(|gateway| gateway.csf.flows());
+        let requests = flows.filter(|flow| flow.key.space == PsnSpace::Requests);
+        requests.filter(|flow| flow.unprotected.is_none()).count()
+    }
+
     /// The end: everything held is let out, accounts are closed.
     pub(super) fn finish(mut self) -> Outcome {
         for side in 0..2 {
@@ -122,8 +135,10 @@ impl World {
         self.violations.require(self.now, impostors == 0, || {
             format!("{impostors} decoded packets check out and are of no packet sent")
         });
+        let protected = self.protected();
         let longest = |side: usize| self.sides[side].delivery.longest;
         Outcome {
+            protected,
             packets: self.serial,
             unfinished: self.pending,
             took: self.now.since(super::BEGIN),

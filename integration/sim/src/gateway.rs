@@ -74,6 +74,7 @@ impl Gateway {
     /// Packets from the hosts, forwarded already.
     pub(crate) fn on_lan(&mut self, now: Instant, burst: &[Desc<Frame>]) {
         self.csf.on_burst(now, burst, &mut self.out);
+        self.crf.on_reverse_burst(now, burst, &mut self.out);
     }
 
     /// Packets from the WAN.
@@ -110,9 +111,12 @@ impl Gateway {
                 csf.peer_alive(from, Some(hello.flow.source));
                 crf.on_message(now, from, message, &|id| !csf.uses(from, id), out);
             }
-            Message::ParamUpdate(_) => {
+            Message::ParamUpdate(update) => {
                 csf.peer_alive(from, None);
                 crf.on_message(now, from, message, &|_| true, out);
+                if let Some(stream) = crf.stream_of(from, update.flow) {
+                    csf.peer_met(from, stream.source, stream.space);
+                }
             }
             // Both spaces of Flow IDs share address and port (AMB-CLOSEPAIR).
             Message::Close(close) => {

@@ -214,7 +214,7 @@ impl Ledger {
                 let wrong = flow
                     .ordinary
                     .as_mut()
-                    .and_then(|o| o.spend(repair.t, sources));
+                    .and_then(|o| o.spend(repair.config, repair.t, sources));
                 if let Some(wrong) = wrong {
                     violations.add(now, || format!("{wrong}: {repair:?}"));
                 }
@@ -298,8 +298,8 @@ impl Ledger {
             t: known.t,
         };
         match &mut flow.ordinary {
-            Some(ordinary) => ordinary.configure(allowed, sources),
-            None => flow.ordinary = Some(Ordinary::new(allowed, sources)),
+            Some(ordinary) => ordinary.configure(config, allowed, sources),
+            None => flow.ordinary = Some(Ordinary::new(config, allowed, sources)),
         }
     }
 

@@ -2,6 +2,8 @@
 //! symbols and copies of a second against what was reported lost (CREM Congestion Control; AMB-RATECAP,
 //! AMB-VOLCAP). Counted from packets and messages that pass.
 
+use std::collections::VecDeque;
+
 use crate::{Duration, Instant};
 
 /// Rounding that the account forgives, in symbols.
@@ -10,6 +12,8 @@ const SLACK: f64 = 1e-6;
 const OCTET_FACTOR: f64 = 2.0;
 /// The floor of coded symbols and copies, per flow and second.
 const VOLUME_FLOOR: u64 = 64;
+/// Configurations of a flow that are remembered.
+const CONFIGURATIONS: usize = 8;
 /// Slots of the window of a second; it is one slot longer than a second for what earns, one shorter
 /// for what spends, so that slots of another phase are not mistaken for a violation.
 const SLOT: Duration = Duration::from_millis(125);
@@ -88,19 +92,20 @@ impl Bucket {
 }
 
 /// Ordinary repair of one flow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ordinary {
     packets: Bucket,
     octets: Bucket,
-    /// The configuration acknowledged last, and the one before it.
-    allowed: [Allowed; 2],
+    /// The configuration that the last symbol was sent under and those acknowledged after it, with their
+    /// Config IDs: which of them is in force cannot be seen.
+    allowed: VecDeque<(u8, Allowed)>,
     /// No symbol was sent yet: the bucket is full, whichever configuration comes into force first.
     fresh: bool,
 }
 
 impl Ordinary {
     /// The first configuration is acknowledged.
-    pub(crate) fn new(first: Allowed, sources: &Sources) -> Self {
+    pub(crate) fn new(id: u8, first: Allowed, sources: &Sources) -> Self {
         let depth = f64::from(first.m);
         Self {
             packets: Bucket {
@@ -111,13 +116,16 @@ impl Ordinary {
                 level: depth * f64::from(first.t),
                 seen: sources.octets,
             },
-            allowed: [first; 2],
+            allowed: VecDeque::from([(id, first)]),
             fresh: true,
         }
     }
 
     fn earn(&mut self, sources: &Sources) {
-        let largest = |of: fn(Allowed) -> f64| self.allowed.map(of).into_iter().fold(0.0, f64::max);
+        let largest = |of: fn(Allowed) -> f64| {
+            let all = self.allowed.iter().map(|(_, allowed)| of(*allowed));
+            all.fold(0.0, f64::max)
+        };
         let ratio = largest(Allowed::ratio);
         let depth = largest(|a| f64::from(a.m));
         let octets = largest(|a| f64::from(a.m) * f64::from(a.t));
@@ -129,9 +137,12 @@ impl Ordinary {
     }
 
     /// A further configuration is acknowledged.
-    pub(crate) fn configure(&mut self, allowed: Allowed, sources: &Sources) {
+    pub(crate) fn configure(&mut self, id: u8, allowed: Allowed, sources: &Sources) {
         self.earn(sources);
-        self.allowed = [allowed, self.allowed[0]];
+        if self.allowed.len() == CONFIGURATIONS {
+            self.allowed.pop_front();
+        }
+        self.allowed.push_back((id, allowed));
         if self.fresh {
             let depth = f64::from(allowed.m);
             self.packets.level = self.packets.level.max(depth);
@@ -139,9 +150,12 @@ impl Ordinary {
         }
     }
 
-    /// A symbol of `t` octets is sent. What is wrong with that, if anything.
-    pub(crate) fn spend(&mut self, t: u16, sources: &Sources) -> Option<&'static str> {
+    /// A symbol of `t` octets is sent under configuration `id`. What is wrong with that, if anything.
+    pub(crate) fn spend(&mut self, id: u8, t: u16, sources: &Sources) -> Option<&'static str> {
         self.earn(sources);
+        if let Some(place) = self.allowed.iter().position(|(known, _)| *known == id) {
+            self.allowed.drain(..place);
+        }
         self.fresh = false;
         self.packets.level -= 1.0;
         self.octets.level -= f64::from(t);

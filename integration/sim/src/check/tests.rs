@@ -33,7 +33,7 @@ fn a_symbol_beyond_m_of_k_is_seen() {
         k: 32,
         t: 100,
     };
-    let mut ordinary = Ordinary::new(allowed, &sources);
+    let mut ordinary = Ordinary::new(1, allowed, &sources);
     let mut psn = 0xff_fff0;
     let mut time = 0;
     let mut pass = |sources: &mut Sources, count: u32| {
@@ -43,12 +43,12 @@ fn a_symbol_beyond_m_of_k_is_seen() {
             psn = (psn + 1) & 0xff_ffff;
         }
     };
-    assert_eq!(ordinary.spend(100, &sources), None);
-    assert_eq!(ordinary.spend(100, &sources), None);
+    assert_eq!(ordinary.spend(1, 100, &sources), None);
+    assert_eq!(ordinary.spend(1, 100, &sources), None);
     pass(&mut sources, 16);
-    assert_eq!(ordinary.spend(100, &sources), None);
+    assert_eq!(ordinary.spend(1, 100, &sources), None);
     pass(&mut sources, 15);
-    assert!(ordinary.spend(100, &sources).is_some());
+    assert!(ordinary.spend(1, 100, &sources).is_some());
 }
 
 #[test]
@@ -68,13 +68,13 @@ fn small_packets_do_not_draw_large_symbols() {
         k: 10,
         t: 1000,
     };
-    let mut ordinary = Ordinary::new(allowed, &sources);
-    assert_eq!(ordinary.spend(1000, &sources), None);
+    let mut ordinary = Ordinary::new(1, allowed, &sources);
+    assert_eq!(ordinary.spend(1, 1000, &sources), None);
     for psn in 0..10 {
         sources.on_packet(at(2 + u64::from(psn)), 0, psn, 50);
     }
     assert_eq!(
-        ordinary.spend(1000, &sources),
+        ordinary.spend(1, 1000, &sources),
         Some("more ordinary octets than the cap allows")
     );
 }

@@ -144,6 +144,7 @@ pub(crate) fn read(octets: &[u8]) -> Result<(u32, Seen), Fault> {
     require(first >> 4 == 1, "version is not 1")?;
     require(usize::from(length) == octets.len(), "Length is wrong")?;
     let kind = first & 0x0f;
+    require((1..=9).contains(&kind), "unknown type")?;
     let defined = match kind {
         1 => 0xe0,
         6 => 0x30,
@@ -166,13 +167,12 @@ pub(crate) fn read(octets: &[u8]) -> Result<(u32, Seen), Fault> {
         6 => block_request(&mut c, flags)?,
         7 => loss_report(&mut c)?,
         8 => path_report(&mut c, flags)?,
-        9 => {
+        _ => {
             let reason = c.u16()?;
             require(reason <= 4, "unknown CLOSE reason")?;
             c.reserved(2)?;
             Seen::Close { reason }
         }
-        _ => return Err(Fault("unknown type")),
     };
     c.end()?;
     Ok((flow, seen))

@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors fec-check bench-fec restore ipfix bench-meter curves curves-quick e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors sim sim-planted fec-check bench-fec restore ipfix bench-meter curves curves-quick e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,7 @@ test: ## everything that CI runs (root)
 	@$(STAGE) unit $(MAKE) -s unit
 	@$(STAGE) build $(MAKE) -s build
 	@$(STAGE) vectors $(MAKE) -s vectors
+	@$(STAGE) sim $(MAKE) -s sim SEEDS=200
 	@$(STAGE) fec-check $(MAKE) -s fec-check
 	@$(STAGE) restore $(MAKE) -s restore
 	@$(STAGE) ipfix $(MAKE) -s ipfix
@@ -58,6 +59,20 @@ unit: setup ## unit, property and DPDK tests (root for the DPDK tests)
 vectors: ## test vectors of the protocol documents, and that the runner sees a broken product function
 	cargo run --release --locked -q -p crem-integration --bin vectors -- integration/testdata/vectors
 	cargo test --locked -q -p crem-integration --features mutate --test vectors_mutate
+
+SEEDS ?= 200
+SIM := cargo run --release --locked -q -p crem-sim --features coverage --bin sim --
+
+sim: ## SEEDS worlds of hosts, gateways and paths in virtual time (default 200); SEED=n repeats one
+	@mkdir -p target/results
+ifdef SEED
+	@$(SIM) seed $(SEED) $(SIMFLAGS)
+else
+	@$(SIM) seeds $(SEEDS) --equal 200 --json target/results/sim.json
+endif
+
+sim-planted: ## the simulator finds each of five planted faults within 200 seeds
+	cargo test --release --locked -q -p crem-sim --features mutate --test planted -- --nocapture
 
 fec-check: ## coding kernels under a checker of memory accesses, and against ISA-L
 	integration/scripts/fec-check

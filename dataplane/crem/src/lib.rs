@@ -10,6 +10,10 @@ pub mod actions;
 pub mod bucket;
 pub mod config;
 pub mod counters;
+#[cfg(feature = "coverage")]
+pub mod coverage;
+#[cfg(not(feature = "coverage"))]
+mod coverage;
 pub mod crf;
 pub mod csf;
 pub mod events;

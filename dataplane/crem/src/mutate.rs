@@ -1,5 +1,5 @@
-//! Deliberate faults for the test of the vectors runner. Without the feature `mutate` nothing here can
-//! be switched on and the calls vanish.
+//! Deliberate faults, for tests of what has to find them: the vectors runner and the simulator. Without
+//! the feature `mutate` nothing here can be switched on and the calls vanish.
 
 /// A fault that can be switched on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +12,28 @@ pub enum Fault {
     Epsilon,
     /// The circuit breaker takes twice the loss, see [`crate::policy::Interval::violates`].
     Breaker,
+    /// Coded responses begin with the first Repair Index again.
+    IndexAgain,
+    /// A block is answered as often as it is asked for.
+    AnswersAgain,
+    /// Ordinary symbols cost no tokens.
+    TokensIgnored,
+    /// A hold lasts eight times too long.
+    HeldTooLong,
+    /// A configuration comes into force without its acknowledgment.
+    NotAcknowledged,
+}
+
+#[cfg(feature = "mutate")]
+impl Fault {
+    /// Those that the simulator has to find; the vectors find the others.
+    pub const SIMULATED: [Self; 5] = [
+        Self::IndexAgain,
+        Self::AnswersAgain,
+        Self::TokensIgnored,
+        Self::HeldTooLong,
+        Self::NotAcknowledged,
+    ];
 }
 
 /// Whether a fault is on.
@@ -35,7 +57,7 @@ mod active {
     /// The fault that is on, 0 for none.
     static ON: AtomicU8 = AtomicU8::new(0);
 
-    /// Switches one fault of this crate on, or all off.
+    /// Switches one fault of this crate on in place of any other, or all off.
     pub fn set(fault: Option<Fault>) {
         ON.store(fault.map_or(0, |fault| fault as u8), Ordering::Relaxed);
     }

@@ -262,6 +262,9 @@ impl<B: Clone> Track<B> {
         *own += 1;
         if let Some(window) = &mut self.window {
             window.note(psn, Seen::Restored, cx.now);
+            if replaces {
+                window.discard(psn, &mut cx.shared.keep_budget);
+            }
         }
         let next = self.window.as_ref().map(Window::next);
         let late = !self.hold.waits_for(psn) && next.is_some_and(|next| next.is_after(psn.add(1)));

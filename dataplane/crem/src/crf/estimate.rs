@@ -6,6 +6,7 @@ use alloc::collections::VecDeque;
 use crem_wire::Psn;
 
 use crate::config::Hold;
+use crate::mutate::{self, Fault};
 use crate::rtt::RttEstimator;
 use crate::time::{Duration, Instant};
 
@@ -185,6 +186,11 @@ impl Times {
                 Some(quarter.min(wanted))
             }
         });
+        let hold = if mutate::has(Fault::HeldTooLong) {
+            hold.map(|hold| hold * 8)
+        } else {
+            hold
+        };
         Self {
             srtt: basis.rtt.srtt().or(basis.domain_rtt).unwrap_or(RTT_UNKNOWN),
             min_rtt,

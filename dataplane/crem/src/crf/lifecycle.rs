@@ -2,6 +2,8 @@
 //! Capability Negotiation and CLOSE; AMB-HELLODUP, AMB-HELLONEW, AMB-CLOSE). Carrying it out is done
 //! elsewhere.
 
+use crate::coverage;
+
 /// The state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Life {
@@ -36,6 +38,27 @@ pub(crate) enum LifeEvent {
     Idle,
 }
 
+#[cfg(feature = "coverage")]
+impl Life {
+    /// All states.
+    pub(crate) const ALL: [Self; 4] = [Self::Unknown, Self::Offered, Self::Bound, Self::Rebinding];
+}
+
+#[cfg(feature = "coverage")]
+impl LifeEvent {
+    /// All events.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::HelloAgain,
+        Self::HelloNew,
+        Self::HelloStranger,
+        Self::UpdateBound,
+        Self::UpdateOffered,
+        Self::CloseBound,
+        Self::CloseOffered,
+        Self::Idle,
+    ];
+}
+
 /// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum LifeAct {
@@ -59,8 +82,9 @@ pub(crate) enum LifeAct {
 
 impl Life {
     /// What to do, for every (state, event). Pairs that cannot occur are ignored.
-    pub(crate) const fn on(self, event: LifeEvent) -> LifeAct {
+    pub(crate) fn on(self, event: LifeEvent) -> LifeAct {
         use LifeEvent as E;
+        coverage::pair(coverage::Table::Life, self as usize, event as usize);
         match (self, event) {
             (Self::Unknown, E::HelloNew) => LifeAct::Offer,
             (

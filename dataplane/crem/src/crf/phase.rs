@@ -2,6 +2,8 @@
 //! rounds, fallback, left to the RDMA transport (CREM, Coded Retransmission and Fallback; AMB-ROUNDS,
 //! AMB-FBCHOICE, AMB-ICRCFAIL). When an event occurs is decided elsewhere.
 
+use crate::coverage;
+
 /// The state of recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Phase {
@@ -28,6 +30,12 @@ pub(crate) enum Event {
     MoreMissing,
 }
 
+#[cfg(feature = "coverage")]
+impl Event {
+    /// All events.
+    pub(crate) const ALL: [Self; 4] = [Self::Due, Self::InfoOnly, Self::Corrupt, Self::MoreMissing];
+}
+
 /// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Act {
@@ -52,8 +60,9 @@ pub(crate) struct Means {
 
 impl Phase {
     /// The next phase and what to do, for every (phase, event).
-    pub(crate) const fn on(self, event: Event, means: Means) -> (Self, Act) {
+    pub(crate) fn on(self, event: Event, means: Means) -> (Self, Act) {
         use Act::{AskCopies, Leave, Nothing};
+        coverage::pair(coverage::Table::Recovery, self.row(), event as usize);
         match (self, event) {
             (Self::Watching, Event::Due) => Self::next_round(0, means),
             (Self::Watching, Event::InfoOnly) => (self, Nothing),
@@ -71,6 +80,17 @@ impl Phase {
             (Self::Poisoned, Event::Due) => (Self::Copies, AskCopies),
             (Self::Poisoned, Event::Corrupt) => (self, Leave),
             (Self::Poisoned, Event::InfoOnly | Event::MoreMissing) => (self, Nothing),
+        }
+    }
+
+    /// Its row in the table; rounds beyond the second stand with the second.
+    const fn row(self) -> usize {
+        match self {
+            Self::Watching => 0,
+            Self::Asked(1) => 1,
+            Self::Asked(_) => 2,
+            Self::Copies => 3,
+            Self::Poisoned => 4,
         }
     }
 

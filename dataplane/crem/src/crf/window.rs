@@ -246,6 +246,15 @@ impl<B: Clone> Window<B> {
         }
     }
 
+    /// Lets go of the packet kept for a PSN because it is damaged: it serves for nothing, not even as a
+    /// neighbour.
+    pub(crate) fn discard(&mut self, psn: Psn, budget: &mut Budget) {
+        if let Some(kept) = self.slot_mut(psn).and_then(|slot| slot.kept.take()) {
+            self.kept -= 1;
+            budget.remove(kept.len);
+        }
+    }
+
     /// Whether a missing position has been counted as lost.
     pub(crate) fn is_counted(&self, psn: Psn) -> bool {
         self.slot(psn).is_some_and(|slot| slot.counted)
@@ -371,6 +380,23 @@ mod tests {
             off: 42,
             len: 100,
         }
+    }
+
+    #[test]
+    fn a_discarded_packet_makes_room_for_another() {
+        let mut budget = Budget::new(10, 1 << 20);
+        let psn = Psn::new(5);
+        let mut w = Window::new(psn);
+        w.advance(psn.add(1));
+        w.arrived(psn, Seen::Received, Instant(1));
+        w.keep(psn, kept(1), &mut budget);
+        w.keep(psn, kept(2), &mut budget);
+        assert_eq!(*w.kept_at(psn).unwrap().buf, 1, "the first one stays");
+        w.discard(psn, &mut budget);
+        assert_eq!((w.kept(), budget.packets()), (0, 0));
+        w.keep(psn, kept(2), &mut budget);
+        assert_eq!(*w.kept_at(psn).unwrap().buf, 2);
+        assert_eq!((w.kept(), budget.packets()), (1, 1));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::flow::{Binding, Ctx};
 use super::repair::{Symbols, info_header};
 use super::retain::BlockId;
 use crate::actions::RepairKind;
+use crate::mutate::{self, Fault};
 use crate::plan::{self, Answer, Request};
 use crem_wire::crem::registry::Scheme;
 
@@ -231,6 +232,7 @@ impl<B: Clone> Binding<B> {
         if block
             .answered
             .is_some_and(|(_, when)| ctx.now.since(when) < ctx.who.srtt)
+            && !mutate::has(Fault::AnswersAgain)
         {
             ctx.sh.counters.requests_too_soon += 1;
             return;
@@ -250,7 +252,11 @@ impl<B: Clone> Binding<B> {
             scheme: block.config.scheme,
             k: block.k,
             present: block.present,
-            used: block.used,
+            used: if mutate::has(Fault::IndexAgain) {
+                Bitmap::EMPTY
+            } else {
+                block.used
+            },
             named: ask.named,
             held: ask.held,
             suggested: ask.suggested,

@@ -32,7 +32,7 @@ mod repair;
 mod report;
 mod retain;
 mod sizes;
-mod states;
+pub(crate) mod states;
 mod status;
 mod track;
 mod traffic;

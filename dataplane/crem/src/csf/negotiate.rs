@@ -16,6 +16,7 @@ use super::report::Reports;
 use super::states::{Effect, Input, State, transition};
 use super::volume::Volume;
 use crate::bucket::{RatioBucket, TimeBucket};
+use crate::coverage;
 use crate::events::{Event, Unprotected};
 use crate::plan;
 use crate::policy::{Breaker, BurstLength, DelaySum};
@@ -50,6 +51,11 @@ impl<B: Clone> Flow<B> {
         now: Instant,
     ) {
         let was_protected = self.is_protected();
+        coverage::pair(
+            coverage::Table::Negotiation,
+            self.state as usize,
+            input as usize,
+        );
         let (next, effect) = transition(self.state, input);
         self.state = next;
         self.carry_out(effect, cause, sh, now);

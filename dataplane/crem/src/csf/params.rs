@@ -5,6 +5,7 @@
 use crem_wire::crem::ParamUpdate;
 use crem_wire::{ConfigId, FlowId, Psn};
 
+use crate::mutate::{self, Fault};
 use crate::plan;
 use crate::time::{Duration, Instant};
 
@@ -161,7 +162,8 @@ impl Params {
             t,
         };
         self.last_id = config.id.0;
-        if self.active.is_some() {
+        // One that takes the place of an acknowledged one is a change, in force or not.
+        if self.active.is_some() || self.pending.is_some() {
             self.last_change = Some(now);
         }
         let rto = (pace.srtt * 2).max(MIN_RTO);
@@ -256,9 +258,10 @@ impl Params {
     /// The configuration for a block that starts at `start`, if one is in force. Puts an acknowledged
     /// one in force once its Effective PSN is reached, and says so.
     pub(super) fn for_block(&mut self, start: Psn) -> Option<(Config, bool)> {
-        let due = self
-            .pending
-            .filter(|p| plan::may_use(start, p.effective, p.acked.is_some()));
+        let due = self.pending.filter(|p| {
+            let acked = p.acked.is_some() || mutate::has(Fault::NotAcknowledged);
+            plan::may_use(start, p.effective, acked)
+        });
         if let Some(pending) = due {
             self.active = Some(pending.config);
             self.pending = None;
@@ -437,6 +440,21 @@ mod tests {
     }
 
     // shows: CREM-PARAM-02, AMB-CFGID
+    #[test]
+    fn replacing_what_never_came_into_force_is_a_change() {
+        // shows: CREM-POL-04, AMB-HYST
+        let mut params = Params::new();
+        let first = params.announce(flow(), SHAPE, pace(0, 1_000_000, MS), Instant(0));
+        params.on_ack(first.config, 0, Instant(0) + MS);
+        let stalled = Instant(0) + 4 * MS;
+        assert!(params.is_stalled(pace(10, 0, MS), stalled));
+        let second = params.announce(flow(), SHAPE, pace(10, 0, MS), stalled);
+        params.on_ack(second.config, 0, stalled + MS);
+        assert!(params.for_block(Psn::new(11)).is_some());
+        assert!(!params.may_change(stalled + MS, MS, MS));
+        assert!(params.may_change(stalled + 2 * MS, MS, MS));
+    }
+
     #[test]
     fn ids_wrap_over_those_in_use() {
         let mut params = Params::new();

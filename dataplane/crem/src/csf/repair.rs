@@ -12,6 +12,7 @@ use super::retain::Block;
 use crate::actions::{Actions, CodeJob, Emit, RepairKind, Row};
 use crate::bucket::RatioBucket;
 use crate::events::Event;
+use crate::mutate::{self, Fault};
 use crate::packet::Desc;
 use crate::time::Instant;
 
@@ -219,7 +220,12 @@ impl<B: Clone> Binding<B> {
             return 0;
         }
         let wanted = u64::from(m).min(block.sources.len() as u64);
-        let by_packets = wanted.min(self.packet_tokens.available());
+        let tokens = if mutate::has(Fault::TokensIgnored) {
+            wanted
+        } else {
+            self.packet_tokens.available()
+        };
+        let by_packets = wanted.min(tokens);
         let by_octets =
             by_packets.min(self.octet_tokens.available() / u64::from(block.config.t.max(1)));
         let by_slots = by_octets.min(ctx.actions.free_slots.len() as u64);

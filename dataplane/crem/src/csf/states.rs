@@ -24,7 +24,7 @@ pub enum State {
 
 /// What can happen to a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Input {
+pub(crate) enum Input {
     /// It has shown enough new packets.
     Threshold,
     /// Pacing and peer allow a HELLO.
@@ -67,6 +67,31 @@ pub(super) enum Input {
     Off,
     /// The circuit breaker gave up (AMB-CBRESUME).
     BreakerOver,
+}
+
+#[cfg(feature = "coverage")]
+impl Input {
+    /// All inputs, in the order of the table's columns.
+    pub(crate) const ALL: [Self; 18] = [
+        Self::Threshold,
+        Self::Grant,
+        Self::Ack,
+        Self::AckUnusable,
+        Self::NoAnswer,
+        Self::Refused,
+        Self::Accepted,
+        Self::TooLarge,
+        Self::Rejected,
+        Self::NoParamAck,
+        Self::Silence,
+        Self::Report,
+        Self::SilenceOver,
+        Self::PeerClose,
+        Self::Reset,
+        Self::Idle,
+        Self::RetryDue,
+        Self::Off,
+    ];
 }
 
 /// What has to be done.

@@ -163,9 +163,12 @@ impl<B: PktBuf> Flow<B> {
                     .map(|binding| now.since(binding.silent_since))
             })
             .flatten();
+        // As the deadline has it: with the rate as it is now, which falls while nothing comes, the end
+        // would move away from a timer that has fired.
+        let burst_timeout = self.who(io.sh, self.track.last_packet).burst_timeout();
         self.with_binding(io, |binding, ctx| {
             let idle = ctx.now.since(binding.last_source);
-            if binding.open.is_some() && idle >= ctx.who.burst_timeout() {
+            if binding.open.is_some() && idle >= burst_timeout {
                 binding.close(Closing::BurstEnd, ctx);
             }
             binding.expire(ctx);

@@ -41,6 +41,35 @@ fn a_damaged_source_is_found_and_restored_too() {
     );
 }
 
+/// Left in its place the damaged packet would be found again by every further check, without end.
+#[test]
+fn what_is_restored_takes_the_place_of_the_damaged_source() {
+    let mut rig = damaged_block(3);
+    rig.judge = |job, _| {
+        if job.verify_sources || job.sources.len() == 7 {
+            Verdict::Corrupt
+        } else {
+            Verdict::Good
+        }
+    };
+    rig.damaged = set(&[5]);
+    rig.ordinary(1000, 0);
+    rig.damaged = Bitmap::EMPTY;
+    // The second unknown finds no buffer, so that the block stays open.
+    rig.judge = |_, psn| {
+        if psn == Psn::new(1002) {
+            Verdict::NoBuffer
+        } else {
+            Verdict::Good
+        }
+    };
+    rig.ordinary(1000, 1);
+    rig.wait(A);
+    let last = rig.sources.last().unwrap();
+    let fifth = last.iter().find(|(position, _)| *position == 5);
+    assert_eq!(fifth, Some(&(5, 0)), "the restored one, not the damaged");
+}
+
 // shows: CREM-RECV-04, AMB-ICRCFAIL
 #[test]
 fn a_poisoned_block_asks_for_copies_twice() {

@@ -72,6 +72,8 @@ pub(super) struct Rig {
     pub(super) numbers: Vec<(u64, Instant)>,
     pub(super) sent: Vec<(SocketAddr, Message)>,
     pub(super) jobs: Vec<DecodeJob>,
+    /// Positions and numbers of the sources of each job.
+    pub(super) sources: Vec<Vec<(u8, u64)>>,
     pub(super) judge: Judge,
     /// Positions that a checked decode reports as damaged sources.
     pub(super) damaged: Bitmap,
@@ -152,6 +154,7 @@ impl Rig {
             numbers: Vec::new(),
             sent: Vec::new(),
             jobs: Vec::new(),
+            sources: Vec::new(),
             judge: |_, _| Verdict::Good,
             damaged: Bitmap::EMPTY,
             space: PsnSpace::Requests,
@@ -403,6 +406,8 @@ impl Rig {
             let psn = job.block_start.add(i32::from(source.position));
             assert_eq!(source.buf.psn, psn.get(), "the source of its position");
         }
+        let used = sources.iter().map(|s| (s.position, s.buf.number)).collect();
+        self.sources.push(used);
         let known: Bitmap = sources.iter().map(|s| s.position).collect();
         let named = symbols.iter().fold(Bitmap::EMPTY, |n, s| n.or(&s.set));
         let all = named.minus(&known);

@@ -88,6 +88,23 @@ fn burst_end_closes_a_short_block() {
     assert_eq!(rig.sent.len(), 1);
 }
 
+/// The rate falls during the pause and the timeout hangs on it: the timer must not chase it.
+#[test]
+fn a_burst_end_costs_few_timers() {
+    let mut rig = Rig::new(config());
+    let psn = rig.protect(key(1), 0);
+    rig.paced(key(1), psn..psn + 500, MS / 10);
+    let open = rig.now;
+    let mut fired = 0;
+    while let Some(at) = rig.csf.next_timeout().filter(|at| *at < open + RTT) {
+        rig.now = rig.now.max(at);
+        rig.csf.on_timeout(rig.now, &mut rig.actions);
+        fired += 1;
+        assert!(fired < 10, "{fired} timers in {:?}", rig.now.since(open));
+    }
+    assert!(fired > 0);
+}
+
 // shows: AMB-BURSTEND
 #[test]
 fn slow_flow_is_not_cut_into_single_packets() {

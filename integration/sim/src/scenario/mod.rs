@@ -1,0 +1,199 @@
+//! What a world is made of: connections, paths, configurations and what happens to them over time.
+//! Drawing one from a seed is in `draw`, those that lead to rare events are in `directed`.
+
+mod directed;
+pub mod draw;
+
+use crem_core::config::{CoreConfig, Hold, Prefix};
+
+use crate::Duration;
+use crate::endpoint::rc::RequesterConfig;
+use crate::endpoint::rc_end::Workload;
+use crate::frame::Mode;
+use crate::gateway;
+use crate::net::path::PathConfig;
+use crate::rng::Rng;
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Side of the requester, 0 or 1.
+    pub side: usize,
+    /// Host at side 0 and at side 1.
+    pub hosts: [u8; 2],
+    /// VLAN or tunnel context.
+    pub namespace: u64,
+    /// QP number of the responder; the requester's is this plus 2^20.
+    pub qp: u32,
+    /// Its transport.
+    pub transport: RequesterConfig,
+    /// What it does.
+    pub workload: Workload,
+}
+
+/// What happens at a time of its own.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The gateway at this side dies and comes back with no memory; the wire is down meanwhile.
+    Restart {
+        /// Side.
+        side: usize,
+        /// Time without a wire.
+        down: Duration,
+    },
+    /// The path from this side becomes another one.
+    Path(usize, Box<PathConfig>),
+    /// The path from this side is gone for a while.
+    Outage(usize, Duration),
+    /// The gateway at this side gets another configuration.
+    Configure(usize, Box<CoreConfig>),
+    /// Buffers run short at this side: so many references are to be given up.
+    Shortage(usize, u32),
+    /// The gateway at this side ends all its flows.
+    Close(usize),
+    /// From now on messages of these types (their numbers on the wire) from this side get lost.
+    Mute(usize, Vec<u8>),
+}
+
+/// What stands where the peer is expected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peer {
+    /// A gateway.
+    Gateway,
+    /// A gateway that knows Flow Kind 1 only.
+    RequestsOnly,
+    /// Nobody.
+    Nobody,
+}
+
+/// A world to be.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it is, in a word or two.
+    pub name: String,
+    /// Determines every draw in the world.
+    pub seed: u64,
+    /// With or without octets.
+    pub mode: Mode,
+    /// When it ends if the connections are not done before.
+    pub lasts: Duration,
+    /// Traffic ends when hosts have sent so many packets.
+    pub packets: u64,
+    /// How long the gateways go on without traffic after that.
+    pub linger: Duration,
+    /// Hosts at each side.
+    pub hosts: [u8; 2],
+    /// Addresses of hosts and flows are IPv6.
+    pub ipv6: bool,
+    /// Between hosts and gateway, each direction of each host.
+    pub lan: PathConfig,
+    /// Between the gateways, from side 0 and from side 1.
+    pub wan: [PathConfig; 2],
+    /// Messages between gateways go another way than packets of hosts.
+    pub channel: Option<[PathConfig; 2]>,
+    /// Half of the packets of hosts go this way, past both gateways.
+    pub bypass: Option<[PathConfig; 2]>,
+    /// Gateways look at arrivals this often.
+    pub poll: Duration,
+    /// Symbol buffers of each gateway.
+    pub slots: u32,
+    /// What stands at each side.
+    pub peers: [Peer; 2],
+    /// Configuration of each gateway.
+    pub core: [CoreConfig; 2],
+    /// The longest that a packet may be held at each side.
+    pub hold: [Duration; 2],
+    /// Octets of IP packets that pass between the gateways.
+    pub path_mtu: u32,
+    /// Connections.
+    pub connections: Vec<Connection>,
+    /// What happens, in order of time.
+    pub steps: Vec<(Duration, Step)>,
+    /// The paths tell what they drop, as Path Reporters.
+    pub reporter: bool,
+    /// Print every message between the gateways to standard error.
+    pub trace: bool,
+    /// Forged and broken messages a second that reach each gateway.
+    pub hostile: f64,
+    /// They come from the peer's own address and know its Flow IDs.
+    pub insider: bool,
+}
+
+/// The configuration of the gateway at `side` with the other one as its peer, everything else as it
+/// comes.
+pub fn plain(side: usize, path_mtu: u16) -> CoreConfig {
+    let mut cfg = CoreConfig::new(gateway::PORT);
+    cfg.own = vec![gateway::address(side).ip()];
+    cfg.peers = draw::table(side, path_mtu);
+    cfg.allowed_peers = vec![Prefix::host(gateway::address(1 - side).ip())];
+    cfg.path_mtu = path_mtu;
+    cfg
+}
+
+impl Scenario {
+    /// The longest that a packet may be held at each side: the operator's value, or a quarter of the
+    /// longest round trip that the paths can have.
+    pub fn hold_limits(&self) -> [Duration; 2] {
+        let paths = self.channel.iter().chain([&self.wan]).flatten();
+        let later = self.steps.iter().filter_map(|(_, step)| match step {
+            Step::Path(_, path) => Some(path.as_ref()),
+            _ => None,
+        });
+        let one_way = paths.chain(later).map(longest).max().unwrap_or_default();
+        // What the receiver function takes for a round trip ends with the first PARAM_UPDATE that
+        // arrives, whichever that is; each one that is lost on the way doubles the wait for the next.
+        let lossy = self.domain_is_lossy();
+        let auto = (one_way * 2 + self.poll * 4) / 4 * if lossy { 15 } else { 1 };
+        let configured = |side: usize| {
+            let later = self.steps.iter().filter_map(move |(_, step)| match step {
+                Step::Configure(at, cfg) if *at == side => Some(cfg.crf.hold),
+                _ => None,
+            });
+            later.chain([self.core[side].crf.hold])
+        };
+        [0, 1].map(|side| {
+            let limits = configured(side).map(|hold| match hold {
+                Hold::Off => Duration::ZERO,
+                Hold::Fixed(hold) => hold,
+                Hold::Auto => auto,
+            });
+            limits.max().unwrap_or_default()
+        })
+    }
+}
+
+impl Scenario {
+    /// Whether messages other than REPAIR may get lost between the gateways.
+    fn domain_is_lossy(&self) -> bool {
+        let paths = self.channel.as_ref().unwrap_or(&self.wan);
+        let lossy = |path: &PathConfig| path.control_loss > 0.0 || path.queue.is_some();
+        !self.steps.is_empty() || paths.iter().any(lossy) || paths.iter().any(|p| p.damage > 0.0)
+    }
+}
+
+/// The longest that a datagram takes over a path.
+fn longest(path: &PathConfig) -> Duration {
+    let members = path.member_delay * path.members.saturating_sub(1);
+    let waiting = path.queue.map_or(0.0, |queue| {
+        (queue.capacity as f64 + 10_000.0) * 8.0 / queue.rate
+    });
+    path.delay + path.jitter + members + Duration::from_secs_f64(waiting)
+}
+
+/// The scenario of a seed: every eighth one is directed at something rare, the others are drawn.
+pub fn of(seed: u64, mode: Mode) -> Scenario {
+    if seed.is_multiple_of(8) {
+        directed::of(seed / 8, seed, mode)
+    } else {
+        draw::draw(seed, mode)
+    }
+}
+
+/// An ordinary small world: six connections of 40 Mbit/s, two of them backwards, 20 ms round trip, about
+/// one percent loss, for twelve seconds.
+pub fn ordinary(seed: u64) -> Scenario {
+    let mut scenario = directed::base(&mut Rng::new(seed), seed, Mode::Rank);
+    scenario.name = "ordinary".into();
+    scenario.hold = scenario.hold_limits();
+    scenario
+}

@@ -1,0 +1,342 @@
+//! Messages between gateways: written by the product's codec, read on the way by the simulator's own
+//! reader and entered into the account, and read by the product's codec where they arrive.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+use crem_core::actions::Emit;
+use crem_core::packet::PsnSpace;
+use crem_fec::{Equation, PositionSet, Scheme};
+use crem_wire::crem::{Message, Parsed, RepairHeader, parse};
+
+use super::{Item, World, looked_at};
+use crate::coder::Made;
+use crate::frame::{Frame, Symbol};
+use crate::gateway;
+use crate::net::{Class, Datagram, Link, Verdict};
+use crate::wire::{self, Seen};
+
+/// Octets around a message: Ethernet, IPv4, UDP, FCS, preamble and gap.
+const AROUND: u32 = 66;
+/// The private Flow Kind of READ and atomic responses.
+const RESPONSES: u8 = 0xc1;
+/// Octets of the common header.
+const COMMON: usize = 8;
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Mail {
+    pub(super) from: SocketAddr,
+    /// The message; of a REPAIR everything but the symbol.
+    pub(super) octets: Vec<u8>,
+    /// The symbol of a REPAIR.
+    pub(super) symbol: Option<Rc<Symbol>>,
+    /// Octets of the symbol.
+    pub(super) t: usize,
+    pub(super) ce: bool,
+}
+
+impl Mail {
+    /// Writes the message in full; a symbol without octets is all zero.
+    fn write(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.octets);
+        let end = self.octets.len() + self.t;
+        match &self.symbol {
+            Some(symbol) if !symbol.octets.is_empty() => out.extend_from_slice(&symbol.octets),
+            _ => out.resize(end, 0),
+        }
+    }
+
+    fn code(&self) -> u8 {
+        self.octets.first().map_or(0, |first| first & 0x0f)
+    }
+}
+
+impl World {
+    /// REPAIRs that `side` decided to send.
+    pub(super) fn send_repairs(&mut self, side: usize) {
+        let Some(gateway) = &mut self.sides[side].gateway else {
+            return;
+        };
+        let mut repairs = std::mem::take(&mut gateway.repairs);
+        for (emit, made) in repairs.drain(..) {
+            let mail = repair(&emit, made, gateway::address(side));
+            self.send_mail(side, mail, Class::Repair, None);
+        }
+        if let Some(gateway) = &mut self.sides[side].gateway {
+            gateway.repairs = repairs;
+        }
+    }
+
+    /// Other messages that `side` decided to send.
+    pub(super) fn send_messages(&mut self, side: usize) {
+        let Some(gateway) = &mut self.sides[side].gateway else {
+            return;
+        };
+        let mut messages = std::mem::take(&mut gateway.messages);
+        for transmit in messages.drain(..) {
+            let stream = match &transmit.message {
+                Message::Hello(hello) => self.stream_of_hello(hello),
+                _ => None,
+            };
+            let mut octets = Vec::with_capacity(64);
+            transmit.message.encode(&mut octets);
+            let mail = Mail {
+                from: gateway::address(side),
+                octets,
+                symbol: None,
+                t: 0,
+                ce: false,
+            };
+            self.send_mail(side, mail, Class::Control, stream);
+        }
+        if let Some(gateway) = &mut self.sides[side].gateway {
+            gateway.messages = messages;
+        }
+    }
+
+    fn stream_of_hello(&self, hello: &crem_wire::crem::Hello) -> Option<usize> {
+        let space = match hello.kind {
+            RESPONSES => PsnSpace::Responses,
+            _ => PsnSpace::Requests,
+        };
+        let found = self.by_descriptor.get(&(
+            hello.flow.source,
+            hello.flow.destination,
+            hello.flow.qp.get(),
+            space,
+        ));
+        found.copied()
+    }
+
+    /// Judges a message and gives it to the path.
+    fn send_mail(&mut self, side: usize, mail: Mail, class: Class, stream: Option<usize>) {
+        let mut octets = std::mem::take(&mut self.scratch);
+        mail.write(&mut octets);
+        match wire::read(&octets) {
+            Err(fault) => self.violations.add(self.now, || {
+                format!(
+                    "a message breaks the rule '{}': {:02x?}",
+                    fault.0, mail.octets
+                )
+            }),
+            Ok((flow, seen)) => {
+                self.coverage.message(seen.name());
+                self.trace(side, "sends", flow, &seen);
+                self.account(side, flow, &seen, stream, octets.len());
+                self.digest_mail(&mail);
+            }
+        }
+        let size = octets.len() as u32 + AROUND;
+        self.scratch = octets;
+        if self.sides[side].muted.contains(&mail.code()) {
+            return;
+        }
+        self.carry_mail(side, mail, class, size);
+    }
+
+    fn trace(&self, side: usize, does: &str, flow: u32, seen: &Seen) {
+        if self.scenario.trace {
+            let (seconds, nanos) = (self.now.0 / 1_000_000_000, self.now.0 % 1_000_000_000);
+            eprintln!("{seconds}.{nanos:09} side {side} {does} {flow:08x} {seen:?}");
+        }
+    }
+
+    /// Enters a message that `side` sends into the account that it belongs to.
+    fn account(&mut self, side: usize, flow: u32, seen: &Seen, stream: Option<usize>, size: usize) {
+        let (now, violations) = (self.now, &mut self.violations);
+        let as_sender = match seen {
+            Seen::Hello { .. } | Seen::ParamUpdate { .. } | Seen::Repair(_) => true,
+            Seen::Close { .. } => self.sides[side].ledger.knows(flow),
+            _ => false,
+        };
+        if as_sender {
+            let ledger = &mut self.sides[side].ledger;
+            ledger.sender_says(now, flow, seen, stream, size, violations);
+        } else {
+            let ledger = &mut self.sides[1 - side].ledger;
+            ledger.receiver_says(now, seen, violations);
+        }
+        if let Seen::Close { reason } = seen {
+            self.coverage.close(*reason);
+        }
+        if let Seen::Repair(repair) = seen {
+            self.sums.repair(repair.form);
+        }
+    }
+
+    fn digest_mail(&mut self, mail: &Mail) {
+        let sum = mail.octets.iter().fold(mail.t as u64, |sum, octet| {
+            sum.wrapping_mul(0x100_0000_01b3) ^ u64::from(*octet)
+        });
+        self.note(sum);
+    }
+
+    fn carry_mail(&mut self, side: usize, mail: Mail, class: Class, octets: u32) {
+        let poll = self.scenario.poll;
+        let datagram = Datagram {
+            octets,
+            ect: class == Class::Repair,
+            class,
+            hash: u32::from(gateway::PORT),
+        };
+        let here = &mut self.sides[side];
+        let wire = here.channel.as_mut().unwrap_or(&mut here.wan);
+        let lane = wire.lane;
+        let verdict = wire.path.send(self.now, &datagram, &mut wire.rng);
+        self.sums.repair_sent += u64::from(class == Class::Repair);
+        let Verdict::Deliver {
+            at,
+            ce,
+            damaged,
+            again,
+        } = verdict
+        else {
+            return;
+        };
+        let mut mail = mail;
+        mail.ce = ce;
+        if damaged {
+            let how = 1 + (wire.rng.next() % 255) as u8;
+            // A UDP checksum finds damage in all messages but REPAIR, whose symbol may be trusted to none.
+            match &mail.symbol {
+                Some(symbol) => mail.symbol = Some(Rc::new(damaged_symbol(symbol, how))),
+                None => return,
+            }
+        }
+        for at in again.into_iter().chain([at]) {
+            let at = looked_at(at, poll);
+            self.flight
+                .push(lane, at, Item::Mail(Box::new(mail.clone())));
+        }
+    }
+
+    /// A message at the WAN port of `side`.
+    pub(super) fn mail_arrives(&mut self, side: usize, mail: Mail) {
+        if self.sides[side].up_at > self.now {
+            return;
+        }
+        let mut octets = std::mem::take(&mut self.scratch);
+        mail.write(&mut octets);
+        let parsed = parse(&octets);
+        match parsed {
+            Ok(Parsed::Repair(header, _)) => self.repair_arrives(side, &mail, &header),
+            Ok(Parsed::Message(message)) => self.message_arrives(side, &mail, &message, &octets),
+            Err(_) => self.sums.refused += 1,
+        }
+        self.scratch = octets;
+        self.settle(side);
+    }
+
+    fn repair_arrives(&mut self, side: usize, mail: &Mail, header: &RepairHeader) {
+        let now = self.now;
+        let Some(gateway) = &mut self.sides[side].gateway else {
+            return;
+        };
+        let symbol = mail.symbol.as_ref().filter(|_| !header.info);
+        let frame = symbol.map(|s| Frame::symbol(Rc::clone(s), now, &gateway.receiving));
+        gateway.on_repair(now, mail.from, header, frame, mail.ce);
+    }
+
+    fn message_arrives(&mut self, side: usize, mail: &Mail, message: &Message, octets: &[u8]) {
+        let now = self.now;
+        if let Message::Hello(hello) = message
+            && self.ignores(side, hello.kind)
+        {
+            return;
+        }
+        let is_peer = mail.from == gateway::address(1 - side);
+        if is_peer && let Ok((flow, seen)) = wire::read(octets) {
+            self.trace(side, "hears", flow, &seen);
+            let here = &mut self.sides[side];
+            here.ledger.sender_hears(now, flow, &seen);
+            here.overheard.clear();
+            here.overheard.extend_from_slice(octets);
+        }
+        if let Some(gateway) = &mut self.sides[side].gateway {
+            gateway.on_message(now, mail.from, message, mail.ce);
+        }
+    }
+
+    fn ignores(&self, side: usize, kind: u8) -> bool {
+        let limited = self.scenario.peers[side] == crate::scenario::Peer::RequestsOnly;
+        limited && kind == RESPONSES
+    }
+}
+
+fn damaged_symbol(symbol: &Symbol, how: u8) -> Symbol {
+    let mut octets = symbol.octets.clone();
+    if !octets.is_empty() {
+        crate::frame::damage(&mut octets, how);
+    }
+    Symbol {
+        equation: symbol.equation,
+        sources: Rc::clone(&symbol.sources),
+        octets,
+        damage: how,
+    }
+}
+
+fn repair(emit: &Emit, made: Option<Made>, from: SocketAddr) -> Mail {
+    let mut octets = vec![0; emit.header.encoded_len().max(COMMON)];
+    emit.header.encode(&mut octets);
+    let symbol = made.and_then(|made| {
+        let set = made.sources.iter().map(|(position, _)| *position);
+        let equation = Equation {
+            scheme: Scheme::from_number(emit.header.scheme)?,
+            index: emit.header.index,
+            set: set.collect::<PositionSet>(),
+        };
+        Some(Rc::new(Symbol {
+            equation,
+            sources: made.sources,
+            octets: made.octets,
+            damage: 0,
+        }))
+    });
+    Mail {
+        from,
+        octets,
+        symbol,
+        t: usize::from(emit.header.symbol_length),
+        ce: false,
+    }
+}
+
+/// What names a stream in HELLO.
+pub(super) type Descriptor = (IpAddr, IpAddr, u32, PsnSpace);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbol_fills_its_place_with_or_without_octets() {
+        let mut mail = Mail {
+            from: gateway::address(0),
+            octets: vec![1, 2, 3],
+            symbol: None,
+            t: 4,
+            ce: false,
+        };
+        let mut out = vec![9; 20];
+        mail.write(&mut out);
+        assert_eq!(out, [1, 2, 3, 0, 0, 0, 0]);
+        let sources: Rc<[_]> = [].into();
+        let equation = Equation {
+            scheme: Scheme::Cauchy,
+            index: 0,
+            set: PositionSet::EMPTY,
+        };
+        let octets = vec![5, 6, 7, 8];
+        mail.symbol = Some(Rc::new(Symbol {
+            equation,
+            sources,
+            octets,
+            damage: 0,
+        }));
+        mail.write(&mut out);
+        assert_eq!(out, [1, 2, 3, 5, 6, 7, 8]);
+    }
+}

@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd vectors sim sim-planted fec-check bench-fec restore ipfix bench-meter curves curves-quick e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-planted fec-check bench-fec restore ipfix bench-meter curves curves-quick e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,12 @@ nostd: ## the protocol crates build without std
 
 unit: setup ## unit, property and DPDK tests (root for the DPDK tests)
 	integration/scripts/with-hugepages 256 cargo test --locked --workspace
+
+conformance: ## write docs/conformance.md from the register and the tests
+	cargo run --locked -q -p crem-integration --bin conformance
+
+break-on-purpose: ## break the product on purpose in a copy of the tree; the tests have to fail (about 15 minutes)
+	cargo run --locked -q -p crem-integration --bin conformance -- break
 
 vectors: ## test vectors of the protocol documents, and that the runner sees a broken product function
 	cargo run --release --locked -q -p crem-integration --bin vectors -- integration/testdata/vectors

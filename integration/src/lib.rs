@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod fuzz;
 pub mod fuzz_fec;
 pub mod pcap;
 pub mod restore;

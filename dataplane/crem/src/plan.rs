@@ -456,6 +456,18 @@ mod tests {
     }
 
     proptest! {
+        // shows: CREM-REQ-02, CREM-REQ-03, CREM-REQ-04
+        #[test]
+        fn a_suggestion_makes_up_for_what_is_missing_and_no_more(
+            lost in 1u8..=255, held in 0u8..=255, p in 0.0f64..0.1,
+        ) {
+            let held = held % lost;
+            let suggested = suggested_m(lost, held, p);
+            prop_assert!(suggested <= lost);
+            let delta = u8::from(p > 0.01);
+            prop_assert_eq!(suggested, lost.min(lost - held + delta));
+        }
+
         /// M lies where the document wants it, indices are new and legal, L holds present ones only.
         // shows: CREM-FEC-06, CREM-RSP-01, CREM-CC-03, CREM-SEC-02
         #[test]

@@ -27,7 +27,7 @@ const BROKEN: &str = "
 ## Broken on purpose
 
 For these requirements, drawn by a seed, the product was changed so that the behaviour is gone; the test
-passed before and failed after. `make break-on-purpose` does it again (about half an hour).
+passed before and failed after. `make break-on-purpose` does it again.
 
 | id | broken | test that failed |
 |---|---|---|

@@ -150,6 +150,7 @@ fn late_arrivals_shrink_the_unknowns_of_coded_symbols() {
 }
 
 // shows: CREM-REQ-06, CREM-FB-01, CREM-FB-03, CREM-MSG-23, AMB-ROUNDS, AMB-REQRETRY, AMB-FBCHOICE
+// shows: CREM-OPS-03
 #[test]
 fn rounds_end_in_copies_and_those_in_the_transport() {
     let mut rig = Rig::bound(config(), 1, 1000);

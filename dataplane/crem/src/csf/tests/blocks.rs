@@ -358,7 +358,7 @@ fn without_slots_nothing_is_coded() {
     assert!(!rig.sent.is_empty(), "the tokens were not spent");
 }
 
-// shows: CREM-POL-04, CREM-LR-03, AMB-HYST
+// shows: CREM-POL-04, CREM-LR-03, AMB-HYST, CREM-OPS-03
 #[test]
 fn policy_follows_the_reports_with_hysteresis() {
     let mut rig = Rig::new(config());

@@ -92,7 +92,7 @@ fn one_answer_per_block_and_srtt_in_any_form() {
     assert_eq!(rig.sent.len(), sent + 1);
 }
 
-// shows: CREM-FEC-03, CREM-FB-03, CREM-MSG-23, AMB-COPY
+// shows: CREM-FEC-03, CREM-FB-03, CREM-MSG-23, AMB-COPY, CREM-OPS-03
 #[test]
 fn fallback_is_answered_with_copies() {
     let mut rig = Rig::new(config());

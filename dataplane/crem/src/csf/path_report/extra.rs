@@ -80,6 +80,7 @@ impl<B: Clone> Binding<B> {
         let count = self.affordable(block, lacking, ctx);
         self.send_extra(id, count, ctx);
         owed.waits = count < lacking;
+        ctx.sh.counters.path_blocks_covered += u64::from(!owed.waits);
         Keep::Yes
     }
 

@@ -14,6 +14,7 @@ use crate::actions::RepairKind;
 use crate::config::{CoreConfig, Prefix};
 use crate::csf::CsfCounters;
 use crate::csf::testing::{desc, key};
+use crate::events::Unprotected;
 use crate::packet::{PsnSpace, StreamKey};
 use crate::policy::{Evidence, LossClass};
 use crate::time::Duration;
@@ -104,6 +105,7 @@ fn dropped_packets_beyond_m_get_further_ordinary_symbols_over_the_whole_block() 
     let counters = rig.csf.counters();
     assert_eq!((counters.path_reports, counters.path_entries), (1, 1));
     assert_eq!((counters.path_psns, counters.path_symbols), (3, 1));
+    assert_eq!(counters.path_blocks_covered, 1);
 }
 
 #[test]
@@ -353,6 +355,29 @@ fn while_m_is_reduced_a_report_adds_no_symbols() {
         (counters.path_blocks_refused, counters.path_symbols),
         (1, 0)
     );
+}
+
+// shows: AMB-CBCOPY, CREM-CC-10
+#[test]
+fn an_open_breaker_stops_what_reports_would_draw() {
+    let mut rig = rig();
+    let mut psn = rig.protect(key(1), 100);
+    while rig.status(key(1)).unprotected != Some(Unprotected::Breaker) {
+        assert!(psn < 10_000, "15 % of loss open it within seconds");
+        rig.paced(key(1), psn..psn + 20, MS);
+        psn += 20;
+        rig.report_with(key(1), 1000, 850, 0, 0);
+    }
+    rig.paced(key(1), psn..psn + 300, MS / 50);
+    rig.sent.clear();
+    let drops: Vec<u32> = (psn..psn + 200).collect();
+    rig.deliver_from(node(), &report(key(1), vec![hop(1, &drops)]));
+    rig.paced(key(1), psn + 300..psn + 400, MS / 50);
+    let symbols = rig.sent.iter().filter(|s| s.emit.slot.is_some()).count();
+    assert_eq!(symbols, 0);
+    let counters = rig.csf.counters();
+    assert_eq!(counters.path_symbols, 0);
+    assert!(counters.path_blocks_refused > 0 && counters.path_psns == 200);
 }
 
 // shows: AMB-KM

@@ -19,6 +19,8 @@
 //! * For the delay, the same clock error from one period to the next: only the change of the delay is told.
 
 mod compare;
+#[cfg(test)]
+mod frames_tests;
 mod meter;
 #[cfg(test)]
 mod tests;

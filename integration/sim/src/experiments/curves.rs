@@ -18,13 +18,17 @@ const OCTETS: u32 = 4 << 20;
 const RTTS_MS: [u64; 4] = [1, 10, 25, 100];
 const LOSSES: [f64; 8] = [1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 const WRITES: u64 = 1_000;
+/// WRITEs before the loss begins, and with it before measuring begins.
+const CALM: u64 = 20;
 const WARM: u64 = 100;
 /// Packets after which a cell ends, done or not.
 const BUDGET: u64 = 2_000_000;
 /// Packets of the measurement of goodput, at least.
 const STREAM: u64 = 600_000;
-/// Round trips of packets before goodput is measured, and while it is, at least.
-const WARM_ROUNDS: u64 = 16;
+/// Round trips of packets before the loss begins, with it before goodput is measured, and while it is, at
+/// least.
+const CALM_ROUNDS: u64 = 8;
+const WARM_ROUNDS: u64 = 10;
 const ROUNDS: u64 = 10;
 
 struct Cell {
@@ -52,7 +56,8 @@ impl Cell {
             outstanding: 1,
             loss: Loss::Uniform(self.loss),
             back_loss: 0.0,
-            warm: WARM,
+            calm: CALM * u64::from(OCTETS.div_ceil(u32::from(MTU))),
+            warm: WARM + CALM,
             warm_budget: options.size(BUDGET / 2),
             messages: options.size(WRITES),
             budget: options.size(BUDGET),
@@ -70,8 +75,9 @@ impl Cell {
         let stream = WriteCell {
             outstanding,
             messages: u64::MAX / 2,
+            calm: round * CALM_ROUNDS,
             warm: u64::MAX / 2,
-            warm_budget: round * WARM_ROUNDS,
+            warm_budget: round * (CALM_ROUNDS + WARM_ROUNDS),
             budget: options.size(STREAM).max(round * ROUNDS),
             ..single.clone()
         };

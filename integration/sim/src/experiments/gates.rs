@@ -48,6 +48,7 @@ fn cell(protection: Protection, recovery: Recovery, loss: f64, options: &Options
             Loss::None
         },
         back_loss: 0.0,
+        calm: 0,
         warm: WARM,
         warm_budget: u64::MAX / 2,
         messages: options.size(WRITES),

@@ -15,6 +15,7 @@ fn cell(scheme: Scheme, endpoint: usize, loss: Loss) -> WriteCell {
         outstanding: 1,
         loss,
         back_loss: 0.0,
+        calm: 0,
         warm: 60,
         warm_budget: 1_000_000,
         messages: 100,

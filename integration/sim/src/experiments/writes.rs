@@ -31,9 +31,12 @@ pub struct WriteCell {
     pub loss: Loss,
     /// Loss of acknowledgments and CREM messages on the way back.
     pub back_loss: f64,
+    /// Packets before the loss begins: a flow that is bound by then is not caught by a first window full
+    /// of losses that nobody can repair.
+    pub calm: u64,
     /// WRITEs before measuring begins.
     pub warm: u64,
-    /// Packets after which measuring begins all the same.
+    /// Packets after which measuring begins all the same, the calm ones among them.
     pub warm_budget: u64,
     /// WRITEs measured.
     pub messages: u64,
@@ -117,13 +120,19 @@ impl WriteCell {
         );
         let mut config =
             PairConfig::new(self.protection.clone(), self.rtt, self.port_rate, self.seed);
-        config.path.loss = self.loss.clone();
+        if self.calm == 0 {
+            config.path.loss = self.loss.clone();
+        }
         if let Loss::Uniform(rate) | Loss::Bursts { rate, .. } = self.loss {
             config.path.control_loss = rate;
         }
         (config.back_ack_loss, config.back_control_loss) = (self.back_loss, self.back_loss);
         let mut pair = Pair::new(config, vec![flow]);
         let done = |pair: &Pair, count: u64| pair.flows[0].completions.len() as u64 >= count;
+        if self.calm > 0 {
+            pair.run_while(|p| !failed(p) && p.tally().sources < self.calm);
+            pair.path().set_loss(self.loss.clone());
+        }
         let limit = self.warm_budget;
         pair.run_while(|p| !done(p, self.warm) && !failed(p) && p.tally().sources < limit);
         let start = Mark::of(&pair);

@@ -92,8 +92,8 @@ impl Verdicts {
     }
 }
 
-/// A full queue: the flows' load is a little too much, or other traffic peaks.
-fn queue(marking: Marking, rng: &mut Rng) -> (QueueConfig, f64) {
+/// A full queue: the flows' load is a little too much, or, with `others`, other traffic peaks.
+fn queue(marking: Marking, others: bool, rng: &mut Rng) -> (QueueConfig, f64) {
     let room = (RATE / 8.0 * rng.log_between(0.001, 0.01)) as u64;
     let marking = match marking {
         Marking::Off => Marking::Off,
@@ -103,7 +103,7 @@ fn queue(marking: Marking, rng: &mut Rng) -> (QueueConfig, f64) {
             at_high: 0.3,
         },
     };
-    let cross = rng.chance(0.5).then(|| CrossConfig {
+    let cross = (others && rng.chance(0.5)).then(|| CrossConfig {
         rate: RATE * 0.3,
         peak: RATE * 0.9,
         burst: Duration::from_millis(rng.between(1, 20)),
@@ -132,11 +132,13 @@ fn world(kind: Kind, seed: u64) -> (PairConfig, f64) {
     let mut load = 0.4;
     match kind {
         Kind::EcnQueue => {
-            let (queue, wanted) = queue(Marking::Step(0), &mut rng);
+            let (queue, wanted) = queue(Marking::Step(0), true, &mut rng);
             (config.path.queue, load) = (Some(queue), wanted);
         }
         Kind::ReportedDrop | Kind::SelfInduced => {
-            let (queue, wanted) = queue(Marking::Off, &mut rng);
+            // Only what rises with the repair shows without marks and reports: not the peaks of others.
+            let others = kind == Kind::ReportedDrop;
+            let (queue, wanted) = queue(Marking::Off, others, &mut rng);
             (config.path.queue, load) = (Some(queue), wanted);
             config.path_reports = kind == Kind::ReportedDrop;
         }

@@ -42,7 +42,7 @@ counters! {
         /// Missing responses left to the RDMA transport because they were asked for again, or because no
         /// answer could come within 2 SRTT (AMB-READRESP).
         responses_given_up,
-        /// Decoded responses not delivered: asked for again, or missed more than 2 SRTT ago (AMB-READRESP).
+        /// Restored responses not delivered: asked for again, or missed more than 2 SRTT ago (AMB-READRESP).
         responses_stale,
         /// Restored packets that were no longer needed.
         restored_unneeded,

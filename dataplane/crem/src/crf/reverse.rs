@@ -23,7 +23,7 @@ use super::stream::FlowKey;
 use super::track::{Cx, REUSE, Track};
 use super::window::{Place, Seen, Window};
 use super::{Crf, cx};
-use crate::actions::Actions;
+use crate::actions::{Actions, Delivery};
 use crate::config::Mode;
 use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
 use crate::plan;
@@ -351,6 +351,7 @@ impl<B: Clone> Track<B> {
         }
         self.update_times(cx);
         self.barred.add(again);
+        self.release_but_barred(cx);
         self.leave_gaps(again.from, again.width(), cx);
         for index in 0..self.blocks.len() {
             self.waive_barred(index, cx);
@@ -358,6 +359,27 @@ impl<B: Clone> Track<B> {
         }
         self.sweep(cx);
         self.advance_base(cx);
+    }
+
+    /// Sends on what is held: over a wire it would have arrived before the requester asked again. What was
+    /// restored of the barred PSNs does not go.
+    fn release_but_barred(&mut self, cx: &mut Cx<'_, B>) {
+        if !self.hold.is_waiting() {
+            return;
+        }
+        cx.shared.counters.holds_overtaken += 1;
+        let (budget, out) = (&mut cx.shared.hold_budget, &mut cx.out.deliver);
+        let (accepted, window, barred) = (&mut self.accepted, self.window.as_ref(), &self.barred);
+        let mut stale = 0;
+        self.hold.release_all(budget, &mut |psn, kind, buf| {
+            if kind == Delivery::Restored && barred.contains(psn) {
+                stale += 1;
+            } else {
+                accepted.note(psn, window);
+                out.push((kind, buf));
+            }
+        });
+        cx.shared.counters.responses_stale += stale;
     }
 
     /// Leaves the gaps among `count` PSNs to the RDMA transport. What no bitmap has named is not known to

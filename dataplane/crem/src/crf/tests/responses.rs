@@ -1,6 +1,7 @@
 //! Streams of responses: who may have one, and what of it is never restored (AMB-READRESP).
 
 use super::*;
+use proptest::prelude::*;
 
 const QP: u32 = 0x29;
 
@@ -357,4 +358,57 @@ fn spans_are_reckoned_with_the_smallest_mtu_until_responses_show_more() {
     assert_eq!(rig.count("requests_reissued"), 1);
     rig.asked(QP, 0x0c, 993, Some(1000));
     assert_eq!(rig.count("requests_reissued"), 2);
+}
+
+proptest! {
+    // shows: AMB-READRESP, AMB-REREAD
+    /// Whatever is lost, asked for, asked for again and repaired in whatever order: no PSN that was asked
+    /// for twice is restored from then on, and every packet that came goes on once.
+    #[test]
+    fn what_was_asked_for_twice_is_never_restored(
+        steps in proptest::collection::vec((0..6u8, 0..256u32), 1..80),
+    ) {
+        let mut rig = reading(2);
+        let (mut at, mut asked) = (1000, 1032);
+        let (mut again, mut sent) = (Vec::new(), rig.numbers.len());
+        for (step, n) in steps {
+            match step {
+                0 | 1 => {
+                    if at + 8 > asked {
+                        rig.read(asked, at + 8 - asked);
+                        asked = at + 8;
+                    }
+                    let came: Vec<u32> = (0..8).filter(|i| n >> i & 3 != 1).map(|i| at + i).collect();
+                    at += 8;
+                    sent += came.len();
+                    rig.burst(&came);
+                }
+                2 => {
+                    rig.read(asked, n % 24 + 1);
+                    asked += n % 24 + 1;
+                }
+                3 => {
+                    let back = (n % 48 + 1).min(asked - 1000);
+                    rig.read(asked - back, back);
+                    again.push(asked - back..asked);
+                }
+                4 => {
+                    let start = at - 8 * (n % 4).min((at - 1000) / 8);
+                    rig.ordinary(start, 0);
+                    rig.ordinary(start, 1);
+                }
+                _ => rig.wait(n * 100 * US),
+            }
+            for (kind, psn) in rig.delivered.drain(..) {
+                let twice = again.iter().any(|range| range.contains(&psn));
+                prop_assert!(kind == Delivery::Source || !twice, "{psn} of {again:?}");
+            }
+        }
+        rig.wait(500 * MS);
+        let late = rig.delivered.iter().any(|(kind, psn)| {
+            *kind == Delivery::Restored && again.iter().any(|range| range.contains(psn))
+        });
+        prop_assert!(!late);
+        prop_assert_eq!(rig.numbers.len(), sent);
+    }
 }

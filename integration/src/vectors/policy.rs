@@ -238,7 +238,7 @@ impl Rig {
         let mut first: Option<Hello> = None;
         let at = self.until(|_, seen| {
             if let Seen::Message(Message::Hello(hello)) = seen {
-                first = Some(hello.clone());
+                first = Some(*hello);
             }
             first.is_some()
         });

@@ -203,7 +203,7 @@ mod tests {
     /// The symbols are those of each job alone, however its packets and those of later jobs mix.
     #[test]
     fn jobs_of_a_burst_do_not_disturb_each_other() {
-        let octets: Vec<u8> = (0..3000u32).map(|n| (n * n >> 5) as u8).collect();
+        let octets: Vec<u8> = (0..3000u32).map(|n| ((n * n) >> 5) as u8).collect();
         let packets: Vec<_> = (0..40u8)
             .map(|n| {
                 source(

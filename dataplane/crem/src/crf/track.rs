@@ -373,7 +373,14 @@ impl<B: Clone> Track<B> {
     /// When the hold ends by time.
     pub(crate) fn hold_until(&mut self) -> Option<Instant> {
         let oldest = self.hold.oldest()?;
-        Some(oldest + self.times.hold.unwrap_or(Duration::ZERO))
+        let hold = self.times.hold.unwrap_or(Duration::ZERO);
+        // What was restored must not wait beyond the time at which it would not be restored any more.
+        let most = if self.is_responses() {
+            self.times.srtt * 2
+        } else {
+            Duration::MAX
+        };
+        Some(oldest + hold.min(most))
     }
 
     /// Whether a request that leaves now comes too late for frames held since `seen`.

@@ -274,6 +274,22 @@ fn nothing_is_restored_two_round_trips_after_the_gap() {
     assert_eq!(rig.count("requests_range") + rig.count("requests_block"), 1);
 }
 
+// shows: AMB-READRESP, AMB-HOLD
+#[test]
+fn responses_are_held_for_two_round_trips_at_most() {
+    let mut cfg = on();
+    cfg.crf.hold = crate::config::Hold::Fixed(4 * RTT);
+    for (space, released) in [(PsnSpace::Requests, false), (PsnSpace::Responses, true)] {
+        let mut rig = Rig::bound_in(space, cfg.clone(), 1, 1000);
+        rig.burst(&[1000, 1002, 1003]);
+        assert_eq!(rig.taken(), [1000]);
+        rig.wait(2 * RTT - MS);
+        assert!(rig.taken().is_empty());
+        rig.wait(2 * MS);
+        assert_eq!(rig.taken() == [1002, 1003], released, "{space:?}");
+    }
+}
+
 // shows: AMB-READRESP
 #[test]
 fn runs_that_are_sent_again_are_not_filled_with_copies() {

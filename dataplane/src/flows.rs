@@ -41,6 +41,7 @@ fn of_key(segment: &str, role: Role, key: &StreamKey) -> Flow {
         flow_id: None,
         applied: None,
         loss: None,
+        loss_class: None,
         advice: None,
         counters: BTreeMap::new(),
     }
@@ -87,6 +88,7 @@ fn sender(segment: &str, f: &csf::FlowStatus) -> Flow {
         before_ppm: ppm(f.loss),
         after_ppm: ppm(f.loss_after),
     });
+    flow.loss_class = f.bound.map(|_| f.class.name().to_owned());
     flow.advice = advice(f);
     flow.counters = named([
         ("m_allowed", u64::from(f.m_allowed)),

@@ -164,6 +164,10 @@ pub struct Flow {
     /// Loss rate on the path before and after restoration, packets per million.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
+    /// What recent losses on its path are taken for: `clean`, `transmission`, or `congestion_…` with what
+    /// speaks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_class: Option<String>,
     /// What an operator should change for this flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,

@@ -83,6 +83,7 @@ mod tests {
             flow_id: None,
             applied: None,
             loss: None,
+            loss_class: None,
             advice: None,
             counters: crem_api::state::Named::new(),
         }

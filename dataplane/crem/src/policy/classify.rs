@@ -54,6 +54,18 @@ impl LossClass {
     pub const fn is_congestion(self) -> bool {
         matches!(self, Self::Congestion(_))
     }
+
+    /// The name in documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Transmission => "transmission",
+            Self::Congestion(Evidence::Marks) => "congestion_marks",
+            Self::Congestion(Evidence::QueueDelay) => "congestion_queue_delay",
+            Self::Congestion(Evidence::Overflow) => "congestion_overflow",
+            Self::Congestion(Evidence::SelfInduced) => "congestion_self_induced",
+        }
+    }
 }
 
 /// Thresholds of the classification.

@@ -7,7 +7,7 @@ use super::rig::*;
 use crate::csf::State;
 use crate::csf::testing::key;
 use crate::events::{Event, Unprotected};
-use crate::policy::{Evidence, LossClass, PathEvidence};
+use crate::policy::{BreakerState, Evidence, LossClass, PathEvidence};
 use crate::time::Duration;
 
 /// Hands what path reports say of the flow toward QP `qp` to it, if there is one.
@@ -74,6 +74,7 @@ fn path_evidence_turns_losses_into_congestion_for_all_flows_of_the_peer() {
         (paths[0].peer, paths[0].class),
         (gateway(), rig.status(key(1)).class)
     );
+    assert_eq!(rig.status(key(1)).class.name(), "congestion_overflow");
     let counters = rig.csf.counters();
     assert_eq!(
         (counters.lost_transmission, counters.lost_congestion),
@@ -293,4 +294,22 @@ fn the_first_report_of_a_loss_step_is_acted_on_and_one_loss_is_not() {
         psn += 1;
         assert!(rig.now.since(started) < 2 * RTT, "in force one RTT later");
     }
+}
+
+#[test]
+fn the_breaker_of_a_path_stops_all_its_flows() {
+    let mut rig = Rig::new(config());
+    let mut psn = rig.protect(key(1), 0);
+    rig.protect(key(2), 0);
+    // The other flow is quiet meanwhile: it reports nothing itself.
+    run(&mut rig, &mut psn, 1_500, (850, 0));
+    let other = rig.status(key(2));
+    assert_eq!(other.breaker, BreakerState::Closed);
+    assert_eq!(
+        (other.unprotected, other.m_allowed),
+        (Some(Unprotected::Breaker), 0)
+    );
+    let paths: Vec<_> = rig.csf.paths().collect();
+    assert_eq!(paths[0].breaker, BreakerState::Open);
+    assert_eq!(rig.csf.counters().path_breaker_trips, 1);
 }

@@ -26,6 +26,7 @@ const LINE: f64 = 4096.0 + 58.0 + 24.0;
 const PACKETS: u64 = 20_000_000;
 /// Steps of the loss, each at another time within a round trip.
 const STEPS: u64 = 25;
+const STEP_RATE: f64 = 5e9;
 const WARM: Duration = Duration::from_secs(2);
 
 /// An open-loop flow at this rate, bit/s, until then.
@@ -281,7 +282,7 @@ fn step_once(seed: u64) -> f64 {
     let start = Instant(1_000_000_000);
     let at = start + WARM + RTT * (seed % STEPS) as u32 / STEPS as u32;
     let until = at + RTT * 40;
-    let mut pair = Pair::new(config, vec![open_flow(0, start, RATE, until)]);
+    let mut pair = Pair::new(config, vec![open_flow(0, start, STEP_RATE, until)]);
     pair.run_until(at);
     let before = pair.tally();
     pair.path().set_loss(Loss::Uniform(1e-2));

@@ -122,6 +122,7 @@ fn shapes() -> impl Iterator<Item = Shape> {
 
 // shows: CREM-ARCH-05, QOS-HDR-02, QOS-HDR-05, QOS-VLAN-02, QOS-VXLAN-02, QOS-VXLAN-03, QOS-ICRC-04
 // shows: AMB-HDRREST, QOS-ICRC-02
+// shows: CREM-PR-13
 #[test]
 fn every_shape_comes_back_octet_by_octet() {
     for shape in shapes() {

@@ -95,6 +95,8 @@ pub(super) struct Track {
     last_read: Option<(Psn, u32)>,
     /// DMA Length of the last new packet if that was a READ request, while the RDMA MTU is a guess.
     guessed_read: Option<u32>,
+    /// The last packet took back part of a READ's span: what was made of those positions is void.
+    pub(super) took_back: bool,
     rate: RateMeter,
     /// New packets since the start or the last reuse of the QP.
     pub(super) new_packets: u64,
@@ -184,6 +186,7 @@ impl Track {
     /// The packet after a READ request tells the RDMA MTU by its PSN, if that was a guess so far: with a
     /// guess too small the packet would look like a repeated one.
     fn learn_from_read<B>(&mut self, packet: &Desc<B>) {
+        self.took_back = false;
         let Some((read, octets)) = self.last_read_guessed() else {
             return;
         };
@@ -199,6 +202,7 @@ impl Track {
         };
         if let Some(mtu) = RDMA_MTUS.into_iter().find(follows) {
             self.mtu = Some(mtu);
+            self.took_back = (self.highest).is_some_and(|h| !packet.psn.is_after(h));
             self.highest = Some(packet.psn.add(-1));
         }
     }

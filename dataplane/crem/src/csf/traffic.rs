@@ -28,6 +28,11 @@ impl<B: PktBuf> Flow<B> {
             // A symbol has the DSCP of the packet that completes its block.
             who.dscp = packet.dscp;
             let seen = self.track.observe(packet, mtu, who.srtt, io.now);
+            if self.track.took_back {
+                // Blocks have called absent what is a source now, and must not overlap.
+                let cause = Cause::Close(Unprotected::MtuChanged, CloseReason::Normal);
+                self.step(Input::Reset, cause, io.sh, io.now);
+            }
             match seen {
                 Seen::Behind => behind += 1,
                 Seen::New { .. } => new += 1,

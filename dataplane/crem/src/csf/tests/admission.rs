@@ -339,6 +339,26 @@ fn the_psn_after_a_read_tells_the_rdma_mtu() {
     );
 }
 
+// shows: AMB-RDMAMTU, CREM-BLOCK-02
+#[test]
+fn a_span_that_is_taken_back_ends_the_binding_before_another_block_begins() {
+    let mut rig = Rig::new(rig_config());
+    let psn = rig.protect(key(1), 0);
+    let mut read = desc(key(1), psn);
+    read.read_length = Some(64 * 1024);
+    // 64 PSNs at the guess of 1024, and 32 of them make a block; 16 at 4096.
+    rig.packets(&[read, desc(key(1), psn + 16), desc(key(1), psn + 17)]);
+    let reasons: Vec<u16> = rig.closes().iter().map(|c| c.reason).collect();
+    assert_eq!(reasons, [0]);
+    assert!(
+        rig.sent
+            .iter()
+            .all(|s| s.emit.header.block_start.get() <= psn)
+    );
+    rig.protect(key(1), psn + 18);
+    assert_eq!(rig.status(key(1)).rdma_mtu, 4096);
+}
+
 // shows: AMB-RDMAMTU
 #[test]
 fn the_other_direction_tells_the_rdma_mtu() {

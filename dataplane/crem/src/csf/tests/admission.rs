@@ -339,7 +339,6 @@ fn the_psn_after_a_read_tells_the_rdma_mtu() {
     );
 }
 
-// shows: AMB-RDMAMTU, CREM-BLOCK-02
 #[test]
 fn a_span_that_is_taken_back_ends_the_binding_before_another_block_begins() {
     let mut rig = Rig::new(rig_config());

@@ -42,11 +42,6 @@ const NEGOTIATION: &[(&[&str], &[&str], &str)] = &[
         &["SilentQueued", "SilentHello"],
         "only a silent binding is given up for silence",
     ),
-    (
-        &["RetryDue"],
-        &["HeldOff"],
-        "only a flow that was held off tries again",
-    ),
 ];
 
 /// Other names as the table has them, and why they cannot occur.

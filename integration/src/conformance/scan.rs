@@ -208,7 +208,8 @@ fn test_around<'a>(lines: &[&'a str]) -> Option<Test<'a>> {
     let mut above = lines
         .iter()
         .rposition(|line| !line.starts_with("//"))
-        .filter(|at| lines[*at].ends_with('{'))?;
+        .filter(|at| lines[*at].ends_with('{'))
+        .filter(|at| lines[*at].starts_with(')') || function(lines[*at]).is_some())?;
     // A signature over several lines.
     while function(lines[above]).is_none() {
         above = above.checked_sub(1)?;

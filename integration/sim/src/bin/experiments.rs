@@ -1,4 +1,5 @@
 //! Measures the gateways against the bare wire: see `crem_sim::experiments`.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

@@ -1,3 +1,5 @@
+//! Tests of the experiments: small cells whose outcome is known.
+
 use super::settings::{ENDPOINTS, Scheme};
 use super::{Protection, WriteCell, WriteResult};
 use crate::Duration;

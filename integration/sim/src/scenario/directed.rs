@@ -3,6 +3,10 @@
 
 use crem_core::config::{Hold, Mode as Acting, PeerTable, Prefix};
 
+use super::rare::{
+    closed_while_silent, far_jumps, few_open_blocks, idle_before_answer, idle_while_silent,
+    reused_early, reused_while_silent,
+};
 use super::{Connection, Peer, Scenario, Step};
 use crate::endpoint::rc::{Recovery, RequesterConfig};
 use crate::endpoint::rc_end::Workload;
@@ -14,15 +18,15 @@ use crate::net::queue::{Marking, QueueConfig};
 use crate::rng::{Rng, mix};
 use crate::{Duration, Instant};
 
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const MS: Duration = Duration::from_millis(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Octets of IP packets on the WAN.
 const PATH_MTU: u16 = 4400;
 /// Message types on the wire.
-const HELLO: u8 = 2;
-const HELLO_ACK: u8 = 3;
-const PARAM_ACK: u8 = 5;
-const LOSS_REPORT: u8 = 7;
+pub(super) const HELLO: u8 = 2;
+pub(super) const HELLO_ACK: u8 = 3;
+pub(super) const PARAM_ACK: u8 = 5;
+pub(super) const LOSS_REPORT: u8 = 7;
 
 type Direct = fn(&mut Scenario, &mut Rng);
 
@@ -116,7 +120,7 @@ pub(super) fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
 }
 
 /// A connection of `rate` Mbit/s that writes messages of up to 64 KiB for as long as the world lasts.
-fn connection(rng: &mut Rng, number: u32, rate: u64) -> Connection {
+pub(super) fn connection(rng: &mut Rng, number: u32, rate: u64) -> Connection {
     let recovery = if number.is_multiple_of(2) {
         Recovery::GoBackN
     } else {
@@ -145,7 +149,7 @@ fn connection(rng: &mut Rng, number: u32, rate: u64) -> Connection {
     }
 }
 
-fn slow(scenario: &mut Scenario, rng: &mut Rng, connections: u32, kilobit: u64) {
+pub(super) fn slow(scenario: &mut Scenario, rng: &mut Rng, connections: u32, kilobit: u64) {
     scenario.connections = (0..connections).map(|n| connection(rng, n, 1)).collect();
     for connection in &mut scenario.connections {
         connection.transport.rate = kilobit * 1_000;
@@ -492,120 +496,4 @@ fn nonsense(s: &mut Scenario, rng: &mut Rng) {
     s.hostile = 500.0 + rng.unit() * 2_000.0;
     s.insider = true;
     s.core[0].fec.m_min = rng.below(3) as u8;
-}
-
-/// Traffic in single messages, far apart, from a sender that forgets flows soon.
-fn seldom(s: &mut Scenario, idle: Duration, pause: Duration) {
-    for cfg in &mut s.core {
-        cfg.csf.idle = idle;
-        cfg.csf.start_after = 4;
-    }
-    for connection in &mut s.connections {
-        connection.workload.outstanding = 1;
-        connection.workload.max_octets = 16_384;
-        connection.workload.min_octets = 8_192;
-        connection.workload.pause = pause;
-    }
-}
-
-fn idle_before_answer(s: &mut Scenario, rng: &mut Rng) {
-    s.lasts = 10 * SECOND;
-    seldom(s, 60 * MS, 300 * MS);
-    match rng.below(3) {
-        0 => s.steps.push((Duration::ZERO, Step::Mute(0, vec![HELLO]))),
-        1 => s
-            .steps
-            .push((Duration::ZERO, Step::Mute(1, vec![PARAM_ACK]))),
-        _ => s.core[0].csf.hello_rate = 1,
-    }
-}
-
-fn idle_while_silent(s: &mut Scenario, rng: &mut Rng) {
-    slow(s, rng, 4, 2_000);
-    s.lasts = 14 * SECOND;
-    let muted = vec![LOSS_REPORT, HELLO_ACK];
-    s.steps.push((SECOND, Step::Mute(1, muted)));
-    s.core[0].csf.idle = 2 * SECOND;
-    if rng.chance(0.5) {
-        s.core[0].csf.hello_rate = 1;
-    }
-    for connection in &mut s.connections {
-        connection.workload.messages = 60 + rng.below(60) as u32;
-    }
-}
-
-/// The same queue pair again after a while, with PSNs far away.
-fn again(s: &mut Scenario, rng: &mut Rng, after: Duration) {
-    for n in 0..4u32 {
-        let mut again = connection(rng, n, 20);
-        again.transport.first = (1 << 22) + 100_000 + rng.below(1 << 20);
-        again.workload.start = Instant(after.as_nanos() as u64);
-        let first = &mut s.connections[n as usize];
-        first.transport.first = 1_000;
-        s.connections.push(again);
-    }
-}
-
-fn reused_early(s: &mut Scenario, rng: &mut Rng) {
-    s.lasts = 4 * SECOND;
-    s.connections.truncate(4);
-    again(s, rng, 300 * MS);
-    for connection in &mut s.connections {
-        connection.workload.messages = 10;
-    }
-    match rng.below(4) {
-        0 => s.core[0].csf.start_after = 10_000,
-        1 => s.core[0].csf.hello_rate = 1,
-        2 => s.steps.push((Duration::ZERO, Step::Mute(0, vec![HELLO]))),
-        _ => s
-            .steps
-            .push((Duration::ZERO, Step::Mute(1, vec![PARAM_ACK]))),
-    }
-}
-
-fn reused_while_silent(s: &mut Scenario, rng: &mut Rng) {
-    slow(s, rng, 4, 2_000);
-    s.lasts = 12 * SECOND;
-    again(s, rng, 6 * SECOND);
-    s.steps
-        .push((2 * SECOND, Step::Mute(1, vec![LOSS_REPORT, HELLO_ACK])));
-    if rng.chance(0.5) {
-        s.core[0].csf.hello_rate = 2;
-    }
-}
-
-/// Connections that share a queue pair take turns: PSNs jump to and fro by less than reuse.
-fn far_jumps(s: &mut Scenario, rng: &mut Rng) {
-    s.lasts = 5 * SECOND;
-    s.connections.truncate(4);
-    for n in 0..4u32 {
-        let mut later = connection(rng, n, 40);
-        s.connections[n as usize].transport.first = 1_000;
-        s.connections[n as usize].workload.messages = 60;
-        later.transport.first = 200_000 + rng.below(100_000);
-        later.workload.start = Instant((SECOND).as_nanos() as u64);
-        s.connections.push(later);
-    }
-}
-
-fn few_open_blocks(s: &mut Scenario, rng: &mut Rng) {
-    s.lasts = 3 * SECOND;
-    s.core[1].crf.max_open_blocks = 1 + rng.below(2) as u16;
-    for cfg in &mut s.core {
-        cfg.fec.m_min = 1;
-        cfg.fec.k = 4;
-        cfg.fec.max_k = 4;
-    }
-}
-
-fn closed_while_silent(s: &mut Scenario, rng: &mut Rng) {
-    slow(s, rng, 4, 2_000);
-    s.lasts = 12 * SECOND;
-    s.steps
-        .push((2 * SECOND, Step::Mute(1, vec![LOSS_REPORT, HELLO_ACK])));
-    let side = rng.below(2) as usize;
-    s.steps.push((6 * SECOND, Step::Close(side)));
-    if rng.chance(0.5) {
-        s.core[0].csf.hello_rate = 2;
-    }
 }

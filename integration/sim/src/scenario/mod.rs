@@ -3,6 +3,7 @@
 
 mod directed;
 pub mod draw;
+mod rare;
 
 use crem_core::config::{CoreConfig, Hold, Prefix};
 

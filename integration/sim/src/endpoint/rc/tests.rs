@@ -1,3 +1,4 @@
+//! Tests of requesters and responders, back to back over a path that does as it is told.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use std::collections::VecDeque;
 

@@ -5,8 +5,11 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 
 use super::group::{Call, LINE, Places, Table};
-use super::hint::prefetch;
+use super::hint::{prefetch, prefetch_near};
 use super::{Column, Kernels, MAX_ROWS, MAX_SOURCES};
+
+/// Lines of each source that are asked for as soon as it is known, so that the first columns do not wait.
+const START: usize = 2;
 
 /// Up to [`MAX_ROWS`] rows, borrowed exclusively, and a group of up to [`MAX_SOURCES`] sources.
 pub(crate) struct Bank<'r, 's> {
@@ -79,6 +82,10 @@ impl<'r, 's> Bank<'r, 's> {
             // an addition that brings it back, see `Bank::call_kernel`.
             self.call.sources[count].write(octets.as_ptr().wrapping_sub(origin));
             self.call.columns[count].write(column);
+            // On the way while the rest of the group is gathered.
+            for line in 0..START {
+                prefetch_near(octets.as_ptr().wrapping_add(line * LINE));
+            }
             let len = octets.len();
             self.lens[count].write(len);
             (shortest, longest) = (shortest.min(len), longest.max(len));

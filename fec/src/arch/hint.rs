@@ -24,3 +24,25 @@ pub(super) fn prefetch(address: *const u8) {
     )))]
     let _ = address;
 }
+
+/// Asks for the line at `address`, which need not be valid, into the first-level cache: for the few that
+/// are worked on next.
+#[inline(always)]
+pub(super) fn prefetch_near(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: as in `prefetch`.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as in `prefetch`.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(
+        all(target_arch = "x86_64", not(miri)),
+        all(target_arch = "aarch64", not(miri))
+    )))]
+    let _ = address;
+}

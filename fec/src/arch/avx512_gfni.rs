@@ -10,7 +10,7 @@ use super::group::{Call, Lanes, Table, run, table};
 use super::x86;
 
 /// The kernels. 32 registers: sums and octets of two sources in up to 24 of them.
-pub(super) static TABLE: Table = table!(entry, [4 4 2 2 2 2 2 2]);
+pub(super) static TABLE: Table = table!(entry, [8 4 2 2 2 2 2 2], [4 4 2 2 2 2 2 2]);
 
 /// Whether this processor can run them.
 #[cfg(feature = "std")]

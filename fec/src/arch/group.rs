@@ -72,13 +72,17 @@ pub(super) type GroupFn = unsafe fn(&Call);
 pub(super) type Table = [[GroupFn; MAX_ROWS]; 2];
 
 /// Makes the table of one instruction set out of its entry function, generic over rows, registers of a
-/// row per step, and prefetching, and the numbers of registers for 1 to 8 rows. More registers per step
-/// mean fewer look-ups of pointers and factors, until there are no more registers.
+/// row per step, and prefetching, and the numbers of registers for 1 to 8 rows, if need be apart for the
+/// kernels without and with prefetching. More registers per step mean fewer look-ups of pointers and
+/// factors, until there are no more registers; from memory they also mean fewer streams at a time.
 macro_rules! table {
-    ($entry:ident, [$one:literal $two:literal $three:literal $four:literal $five:literal $six:literal $seven:literal $eight:literal]) => {
+    ($entry:ident, $registers:tt) => {
+        $crate::arch::group::table!($entry, $registers, $registers)
+    };
+    ($entry:ident, [$($plain:literal)*], [$($prefetching:literal)*]) => {
         [
-            $crate::arch::group::table!(@all $entry, false, $one $two $three $four $five $six $seven $eight),
-            $crate::arch::group::table!(@all $entry, true, $one $two $three $four $five $six $seven $eight),
+            $crate::arch::group::table!(@all $entry, false, $($plain)*),
+            $crate::arch::group::table!(@all $entry, true, $($prefetching)*),
         ]
     };
     (@all $entry:ident, $prefetch:literal, $one:literal $two:literal $three:literal $four:literal $five:literal $six:literal $seven:literal $eight:literal) => {

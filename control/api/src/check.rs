@@ -60,6 +60,7 @@ pub(crate) fn document(document: &Document, issues: &Issues) {
     }
     devices(document, issues);
     between_segments(document, issues);
+    crate::ipfix::check::ipfix(document, issues);
 }
 
 fn active(segment: &Segment, check: &Check<'_>) {

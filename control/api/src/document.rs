@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::ipfix::Ipfix;
 use crate::read::Node;
 use crate::segment::{Segment, SegmentId};
 
@@ -18,6 +19,9 @@ pub struct Document {
     pub version: u32,
     /// The segments by their ids, at least one.
     pub segments: BTreeMap<SegmentId, Segment>,
+    /// IPFIX export; nothing is observed without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipfix: Option<Ipfix>,
 }
 
 impl Document {
@@ -25,10 +29,12 @@ impl Document {
         let mut table = node.table()?;
         let version = table.required("version", |n| n.integer(FORMAT_VERSION..=FORMAT_VERSION));
         let segments = table.required("segments", read_segments);
+        let ipfix = table.optional("ipfix", |n| n.table().and_then(Ipfix::read));
         table.finish();
         Some(Self {
             version: version?,
             segments: segments?,
+            ipfix: ipfix?,
         })
     }
 }

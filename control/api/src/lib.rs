@@ -9,6 +9,7 @@
 mod check;
 pub mod client;
 mod document;
+pub mod ipfix;
 mod load;
 mod net;
 mod policy;

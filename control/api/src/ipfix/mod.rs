@@ -1,0 +1,466 @@
+//! The part of the config document on IPFIX: what is observed where, and the numbers of the elements.
+//! Connections whose sequence is observed are in `connection`, collectors in `collector`; what several
+//! values must fulfil together is in `check`. How it becomes meters and sessions is decided in
+//! `crem-ipfix`.
+
+pub(crate) mod check;
+mod collector;
+mod connection;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::net::Prefix;
+use crate::read::{Node, Table};
+use crate::segment::SegmentId;
+
+pub use collector::{Collector, CollectorTransport, Fingerprint, TlsPeer};
+pub use connection::Connection;
+
+/// The name of a scope, point, connection or collector; written as the id of a segment is.
+pub type Name = SegmentId;
+
+/// Most entries of a table with a bound of the meters: scopes.
+const MAX_SCOPES: usize = 64;
+/// Most collectors; each has a descriptor, a queue and a number of 16 bits.
+const MAX_COLLECTORS: usize = 16;
+const PREFIX: &str = "a network such as \"10.0.1.0/24\", no host bits set";
+
+/// IPFIX export.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Ipfix {
+    /// Observation Domain ID, not 0.
+    pub domain: u32,
+    /// Private Enterprise Number of the drafts' elements. None is assigned to them, so there is no default
+    /// (AMB-BTH-PEN).
+    pub pen: u32,
+    /// The elements get numbers from here on, in two groups; the other way is `elements`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_element: Option<u16>,
+    /// The number of each element by its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub elements: BTreeMap<String, u16>,
+    /// Octets of destination QP and PSN in the BTH profiles, 3 or 4 (AMB-BTH-QP34).
+    pub qp_octets: u8,
+    /// How far an observation time may be off, nanoseconds.
+    pub time_error_ns: u32,
+    /// Memory of all meters at most, MB.
+    pub memory_mb: u32,
+    /// Which packets are RoCEv2. Without a scope nothing is observed (AMB-BTH-CTX).
+    pub scopes: BTreeMap<Name, Scope>,
+    /// Observation Points.
+    pub points: BTreeMap<Name, ObservationPoint>,
+    /// Aggregate flows, where points observe them.
+    pub flows: AggregateFlows,
+    /// Sequence observation, where points do it.
+    pub sequence: SequenceBounds,
+    /// Connections whose sequence is observed.
+    pub connections: BTreeMap<Name, Connection>,
+    /// Collectors. One's number between processes is its place in this table.
+    pub collectors: BTreeMap<Name, Collector>,
+}
+
+/// A part of the network that is known to carry RoCEv2 on UDP port 4791.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Scope {
+    /// Source addresses.
+    pub source: Prefix,
+    /// Destination addresses.
+    pub destination: Prefix,
+    /// VLAN tags.
+    #[serde(flatten)]
+    pub tags: Tags,
+}
+
+/// The VLAN tags that packets of a scope have, or a connection's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Tags {
+    /// The VLAN identifier, the outer one of two; untagged without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// The inner VLAN identifier of two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner_vlan: Option<u16>,
+    /// Whatever the tags are: only where VLANs do not part tenants.
+    pub any_tags: bool,
+}
+
+/// Where in a segment packets are observed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObservationPlace {
+    /// Received from the LAN.
+    LanIngress,
+    /// Sent to the WAN.
+    WanEgress,
+    /// Received from the WAN, before repair.
+    WanIngress,
+    /// Sent to the LAN, restored packets left out.
+    LanEgressBeforeRepair,
+    /// Sent to the LAN, restored packets included.
+    LanEgressAfterRepair,
+}
+
+/// An Observation Point.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ObservationPoint {
+    /// Its segment.
+    pub segment: SegmentId,
+    /// Its place there.
+    pub place: ObservationPlace,
+    /// observationPointId of the first worker; the next ones count on from there.
+    pub base: u64,
+    /// Observation of single packets; off without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketObservation>,
+    /// Whether aggregate flows are counted.
+    pub flows: bool,
+    /// Whether the sequence of `connections` is observed.
+    pub sequence: bool,
+}
+
+/// How single packets are observed.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PacketObservation {
+    /// Which ones.
+    #[serde(flatten)]
+    pub select: Select,
+    /// selectionSequenceId of the first worker, the next ones count on; needed if packets are selected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selection_sequence: Option<u64>,
+    /// Most records a second and worker; what exceeds it is dropped and counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_per_s: Option<u64>,
+}
+
+/// Which packets are observed.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[serde(tag = "select", rename_all = "snake_case")]
+pub enum Select {
+    /// Every packet.
+    All,
+    /// `interval` packets, then none of `space` packets.
+    Count {
+        /// samplingPacketInterval.
+        interval: u32,
+        /// samplingPacketSpace.
+        space: u32,
+    },
+    /// Each with the same probability.
+    Probability {
+        /// More than 0, at most 1.
+        probability: f64,
+    },
+    /// By a hash of the IP payload, so that all points select the same packets.
+    Hash {
+        /// hashIPPayloadOffset, octets.
+        offset: u16,
+        /// hashIPPayloadSize, octets.
+        size: u16,
+        /// hashInitialiserValue.
+        initial: u32,
+        /// hashSelectedRangeMin.
+        from: u32,
+        /// hashSelectedRangeMax.
+        to: u32,
+    },
+}
+
+/// Aggregate flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct AggregateFlows {
+    /// Flows of a point and worker at once. At the bound the oldest is exported early.
+    pub max_flows: u32,
+    /// flowActiveTimeout, seconds.
+    pub active_timeout_s: u16,
+    /// flowIdleTimeout, seconds.
+    pub idle_timeout_s: u16,
+    /// Whether the opcode is a Flow Key.
+    pub opcode_key: bool,
+}
+
+impl Default for AggregateFlows {
+    fn default() -> Self {
+        Self {
+            max_flows: 16384,
+            active_timeout_s: 60,
+            idle_timeout_s: 15,
+            opcode_key: false,
+        }
+    }
+}
+
+/// Bounds and intervals of sequence observation, for each point, worker and collector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct SequenceBounds {
+    /// Connections known at once.
+    pub max_connections: u32,
+    /// Epochs active at once; each has memory for its window.
+    pub max_epochs: u32,
+    /// Between two reports of an epoch, milliseconds.
+    pub report_interval_ms: u32,
+    /// Without a request for so long an epoch closes, milliseconds.
+    pub idle_timeout_ms: u32,
+}
+
+impl Default for SequenceBounds {
+    fn default() -> Self {
+        Self {
+            max_connections: 1024,
+            max_epochs: 1024,
+            report_interval_ms: 10_000,
+            idle_timeout_ms: 60_000,
+        }
+    }
+}
+
+impl Ipfix {
+    /// The collectors in the order of their numbers.
+    pub fn numbered(&self) -> impl Iterator<Item = (u16, &Name, &Collector)> {
+        (0..)
+            .zip(&self.collectors)
+            .map(|(number, (name, collector))| (number, name, collector))
+    }
+
+    pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
+        let domain = t.required("domain", |n| n.integer(1..=u32::MAX));
+        let pen = t.required("pen", |n| n.integer(1..=u32::MAX));
+        let first = t.optional("first_element", |n| n.integer(1..=32656u16));
+        let elements = t.or("elements", BTreeMap::new(), |n| {
+            let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            n.map("the name of an element", name, |n| n.integer(1..=0x7fffu16))
+        });
+        let qp_octets = t.or("qp_octets", 3, |n| n.integer(3..=4u8));
+        let time_error = t.or("time_error_ns", 1000, |n| n.integer(0..=u32::MAX));
+        let memory = t.or("memory_mb", 256, |n| n.integer(1..=1 << 20));
+        let scopes = t.or("scopes", BTreeMap::new(), |n| {
+            read_named(n, MAX_SCOPES, Scope::read)
+        });
+        let points = t.or("points", BTreeMap::new(), |n| {
+            read_named(n, usize::MAX, ObservationPoint::read)
+        });
+        let flows = t.or("flows", AggregateFlows::default(), |n| {
+            n.table().and_then(AggregateFlows::read)
+        });
+        let sequence = t.or("sequence", SequenceBounds::default(), |n| {
+            n.table().and_then(SequenceBounds::read)
+        });
+        let connections = t.or("connections", BTreeMap::new(), |n| {
+            read_named(n, connection::MAX, Connection::read)
+        });
+        let collectors = t.or("collectors", BTreeMap::new(), |n| {
+            read_named(n, MAX_COLLECTORS, Collector::read)
+        });
+        t.finish();
+        Some(Self {
+            domain: domain?,
+            pen: pen?,
+            first_element: first?,
+            elements: elements?,
+            qp_octets: qp_octets?,
+            time_error_ns: time_error?,
+            memory_mb: memory?,
+            scopes: scopes?,
+            points: points?,
+            flows: flows?,
+            sequence: sequence?,
+            connections: connections?,
+            collectors: collectors?,
+        })
+    }
+}
+
+fn read_named<V>(
+    node: &Node<'_>,
+    most: usize,
+    read: impl Fn(Table<'_>) -> Option<V>,
+) -> Option<BTreeMap<Name, V>> {
+    let name = |text: &str| text.parse().ok();
+    let entries = node.map(Name::EXPECTED, name, |n| n.table().and_then(&read))?;
+    if entries.len() > most {
+        return node.note(
+            format!("{} entries", entries.len()),
+            format!("at most {most} entries"),
+        );
+    }
+    Some(entries)
+}
+
+fn read_network(node: &Node<'_>) -> Option<Prefix> {
+    let prefix: Prefix = node.parsed(PREFIX)?;
+    if prefix.is_network() {
+        Some(prefix)
+    } else {
+        node.fail(PREFIX)
+    }
+}
+
+impl Scope {
+    fn read(mut t: Table<'_>) -> Option<Self> {
+        let source = t.required("source", read_network);
+        let destination = t.required("destination", read_network);
+        let tags = Tags::read(&mut t);
+        t.finish();
+        Some(Self {
+            source: source?,
+            destination: destination?,
+            tags: tags?,
+        })
+    }
+}
+
+impl Tags {
+    /// Reads the keys of tags out of a table that has others as well.
+    fn read(t: &mut Table<'_>) -> Option<Self> {
+        let vlan = t.optional("vlan", |n| n.integer(0..=4094u16));
+        let inner = t.optional("inner_vlan", |n| n.integer(0..=4094u16));
+        let any = t.or("any_tags", false, |n| n.flag());
+        let (vlan, inner_vlan, any_tags) = (vlan?, inner?, any?);
+        if inner_vlan.is_some() && vlan.is_none() {
+            return t.at("inner_vlan").fail("no inner_vlan without vlan");
+        }
+        if any_tags && vlan.is_some() {
+            return t.at("any_tags").fail("no any_tags beside vlan");
+        }
+        Some(Self {
+            vlan,
+            inner_vlan,
+            any_tags,
+        })
+    }
+}
+
+const PLACES: &[(&str, ObservationPlace)] = &[
+    ("lan_ingress", ObservationPlace::LanIngress),
+    ("wan_egress", ObservationPlace::WanEgress),
+    ("wan_ingress", ObservationPlace::WanIngress),
+    (
+        "lan_egress_before_repair",
+        ObservationPlace::LanEgressBeforeRepair,
+    ),
+    (
+        "lan_egress_after_repair",
+        ObservationPlace::LanEgressAfterRepair,
+    ),
+];
+
+impl ObservationPoint {
+    fn read(mut t: Table<'_>) -> Option<Self> {
+        let segment = t.required("segment", |n| n.parsed(SegmentId::EXPECTED));
+        let place = t.required("place", |n| n.choice(PLACES));
+        let base = t.required("base", |n| n.integer(0..=u64::MAX - u64::from(u16::MAX)));
+        let packets = t.optional("packets", |n| n.table().and_then(PacketObservation::read));
+        let flows = t.or("flows", false, |n| n.flag());
+        let sequence = t.or("sequence", false, |n| n.flag());
+        t.finish();
+        Some(Self {
+            segment: segment?,
+            place: place?,
+            base: base?,
+            packets: packets?,
+            flows: flows?,
+            sequence: sequence?,
+        })
+    }
+}
+
+impl PacketObservation {
+    fn read(mut t: Table<'_>) -> Option<Self> {
+        let words = [("all", 0), ("count", 1), ("probability", 2), ("hash", 3)];
+        let select = match t.required("select", |n| n.choice(&words)) {
+            None => None,
+            Some(0) => Some(Select::All),
+            Some(1) => {
+                let interval = t.or("interval", 1, |n| n.integer(1..=u32::MAX));
+                let space = t.required("space", |n| n.integer(0..=u32::MAX));
+                interval
+                    .zip(space)
+                    .map(|(interval, space)| Select::Count { interval, space })
+            }
+            Some(2) => t
+                .required("probability", |n| n.number(f64::MIN_POSITIVE..=1.0))
+                .map(|probability| Select::Probability { probability }),
+            Some(_) => read_hash(&mut t),
+        };
+        let sequence = t.optional("selection_sequence", |n| {
+            n.integer(1..=u64::MAX - u64::from(u16::MAX))
+        });
+        let max = t.optional("max_per_s", |n| n.integer(1..=1_000_000_000));
+        let missing = !matches!(select, None | Some(Select::All)) && sequence == Some(None);
+        if missing {
+            let node = t.at("selection_sequence");
+            node.fail::<()>("a number for the Selection Sequence");
+        }
+        t.finish();
+        if missing {
+            return None;
+        }
+        Some(Self {
+            select: select?,
+            selection_sequence: sequence?,
+            max_per_s: max?,
+        })
+    }
+}
+
+fn read_hash(t: &mut Table<'_>) -> Option<Select> {
+    let offset = t.or("offset", 0, |n| n.integer(0..=u16::MAX));
+    // UDP header and BTH: what differs from packet to packet.
+    let size = t.or("size", 20, |n| n.integer(1..=u16::MAX));
+    let initial = t.or("initial", 0, |n| n.integer(0..=u32::MAX));
+    let from = t.or("from", 0, |n| n.integer(0..=u32::MAX))?;
+    let to = t.required("to", |n| n.integer(from..=u32::MAX));
+    Some(Select::Hash {
+        offset: offset?,
+        size: size?,
+        initial: initial?,
+        from,
+        to: to?,
+    })
+}
+
+impl AggregateFlows {
+    fn read(mut t: Table<'_>) -> Option<Self> {
+        let d = Self::default();
+        let max = t.or("max_flows", d.max_flows, |n| n.integer(1..=1 << 22));
+        // 0 would read as "without timeout" in the options record.
+        let active = t.or("active_timeout_s", d.active_timeout_s, |n| {
+            n.integer(1..=u16::MAX)
+        });
+        let idle = t.or("idle_timeout_s", d.idle_timeout_s, |n| {
+            n.integer(1..=u16::MAX)
+        });
+        let opcode = t.or("opcode_key", d.opcode_key, |n| n.flag());
+        t.finish();
+        Some(Self {
+            max_flows: max?,
+            active_timeout_s: active?,
+            idle_timeout_s: idle?,
+            opcode_key: opcode?,
+        })
+    }
+}
+
+impl SequenceBounds {
+    fn read(mut t: Table<'_>) -> Option<Self> {
+        let d = Self::default();
+        let connections = t.or("max_connections", d.max_connections, |n| {
+            n.integer(1..=1 << 20)
+        });
+        let epochs = t.or("max_epochs", d.max_epochs, |n| n.integer(1..=1 << 20));
+        let interval = t.or("report_interval_ms", d.report_interval_ms, |n| {
+            n.integer(10..=3_600_000)
+        });
+        let idle = t.or("idle_timeout_ms", d.idle_timeout_ms, |n| {
+            n.integer(100..=86_400_000)
+        });
+        t.finish();
+        Some(Self {
+            max_connections: connections?,
+            max_epochs: epochs?,
+            report_interval_ms: interval?,
+            idle_timeout_ms: idle?,
+        })
+    }
+}

@@ -63,7 +63,13 @@ pub struct View {
     pub verify_sources: bool,
     /// Whether LLDP stops here.
     pub drop_lldp: bool,
+    /// By side, the octets of a frame from which on the port may have cut it; [`NEVER_CUT`] where it
+    /// does not.
+    pub cut_from: [usize; 2],
 }
+
+/// No frame is as long.
+pub const NEVER_CUT: usize = usize::MAX;
 
 /// Why a frame goes no further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,7 +169,10 @@ impl View {
         };
         match parsed.class {
             Class::Other(Reason::MacControl) => return Verdict::Refuse(Refusal::MacControl),
-            Class::Other(Reason::IpLength) if is_truncated(frame, link) => {
+            // What its sender made too short passes, as on a wire: only the port's own cut ends here.
+            Class::Other(Reason::IpLength)
+                if frame.len() >= self.cut_from[side as usize] && is_truncated(frame, link) =>
+            {
                 return Verdict::Refuse(Refusal::Truncated);
             }
             _ => {}

@@ -30,6 +30,7 @@ fn view(own: &str, vlan: Option<u16>) -> View {
         learn: false,
         verify_sources: false,
         drop_lldp: true,
+        cut_from: [500, NEVER_CUT],
     }
 }
 
@@ -384,6 +385,11 @@ fn cut_frames_pause_and_our_own_are_refused() {
         view.classify(&v6, Side::Lan),
         Verdict::Refuse(Refusal::Truncated)
     );
+    // Shorter than what the port has room for: its sender wrote the length that is wrong. A port that
+    // cuts nothing lets all of them pass.
+    cut.truncate(499);
+    assert_eq!(view.classify(&cut, Side::Lan), Verdict::Forward);
+    assert_eq!(view.classify(&v6, Side::Wan), Verdict::Forward);
     // A header that contradicts itself is not cut: it is somebody's, and passes.
     let mut odd = udp(OTHER, "10.0.1.5:1", "10.0.2.5:99", Tags::NONE, &[0; 60]);
     odd[14] = 0x41;

@@ -35,6 +35,8 @@ counters! {
         tx_deferred,
         /// Frames that the device dropped by its own account.
         device_drops,
+        /// Frames that the kernel dropped because the port's AF_PACKET ring was full.
+        ring_drops,
     }
 }
 

@@ -24,17 +24,34 @@ const MAX_HOPS: usize = 4096;
 /// Places of the table of stations; a power of two.
 const STATIONS: usize = 4096;
 
-/// Where stations were last seen. A newer station may take the place of another one.
+/// One station.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    mac: Mac,
+    /// Where it was last seen.
+    side: Side,
+    /// By side, whether it was ever seen there since it is kept.
+    ever: [bool; 2],
+}
+
+/// Where stations were seen. A newer station may take the place of another one.
 #[derive(Debug)]
 struct Stations {
-    places: Vec<(Mac, Side)>,
+    places: Vec<Seen>,
     last: [Mac; 2],
 }
 
 impl Stations {
     fn new() -> Self {
         Self {
-            places: vec![(Mac::default(), Side::Wan); STATIONS],
+            places: vec![
+                Seen {
+                    mac: Mac::default(),
+                    side: Side::Wan,
+                    ever: [false; 2],
+                };
+                STATIONS
+            ],
             last: [Mac::default(); 2],
         }
     }
@@ -61,17 +78,35 @@ impl Stations {
         if let Some(place) = self.places.get_mut(Self::place(mac)) {
             // Who is pushed out must be learnt anew when seen again.
             for last in &mut self.last {
-                if *last == place.0 && place.0 != mac {
+                if *last == place.mac && place.mac != mac {
                     *last = Mac::default();
                 }
             }
-            *place = (mac, side);
+            if place.mac != mac {
+                (place.mac, place.ever) = (mac, [false; 2]);
+            }
+            place.side = side;
+            place.ever[side as usize] = true;
         }
     }
 
-    fn side_of(&self, mac: Mac) -> Option<Side> {
-        let (known, side) = self.places.get(Self::place(mac))?;
-        (*known == mac).then_some(*side)
+    fn find(&self, mac: Mac) -> Option<&Seen> {
+        let place = self.places.get(Self::place(mac))?;
+        (place.mac == mac).then_some(place)
+    }
+
+    /// Forgets a station.
+    fn forget(&mut self, mac: Mac) {
+        if let Some(place) = self.places.get_mut(Self::place(mac))
+            && place.mac == mac
+        {
+            place.mac = Mac::default();
+            for last in &mut self.last {
+                if *last == mac {
+                    *last = Mac::default();
+                }
+            }
+        }
     }
 }
 
@@ -136,15 +171,23 @@ impl<P: Platform> Inband<P> {
             }
             Some(_) => {}
             None => {
-                self.hops.remove(&peer);
+                if let Some(mac) = self.hops.remove(&peer) {
+                    // It may come back on the other side.
+                    self.stations.forget(mac);
+                }
             }
         }
     }
 
-    /// Next hop and port toward a peer.
+    /// Next hop and port toward a peer. A next hop that was seen on our own port stays there, whoever
+    /// uses its address on the other one: a host could draw what we send to the peer to itself.
     pub fn next_hop(&self, peer: IpAddr) -> Option<(Mac, Side)> {
         let mac = *self.hops.get(&peer)?;
-        Some((mac, self.side_of(mac)))
+        let side = match self.stations.find(mac) {
+            Some(seen) if !seen.ever[self.default_side as usize] => seen.side,
+            _ => self.default_side,
+        };
+        Some((mac, side))
     }
 
     /// All next hops known.
@@ -161,7 +204,9 @@ impl<P: Platform> Inband<P> {
 
     /// The port behind which a station is.
     pub fn side_of(&self, mac: Mac) -> Side {
-        self.stations.side_of(mac).unwrap_or(self.default_side)
+        self.stations
+            .find(mac)
+            .map_or(self.default_side, |seen| seen.side)
     }
 
     /// Takes a frame for the kernel, without our VLAN tag.
@@ -385,5 +430,26 @@ mod tests {
         assert_eq!(inband.next_hop(peer), Some((mac(8), Side::Wan)));
         inband.set_next_hop(peer, None);
         assert_eq!(inband.next_hop(peer), None);
+    }
+
+    #[test]
+    fn a_host_cannot_draw_what_goes_to_a_peer_to_itself() {
+        let mut inband = inband(None);
+        let peer = "192.0.2.2".parse().unwrap();
+        let from = |m: Mac| [mac(1).0, m.0].concat();
+        inband.set_next_hop(peer, Some(mac(8)));
+        inband.learn(&from(mac(8)), Side::Wan);
+        inband.learn(&from(mac(8)), Side::Lan);
+        assert_eq!(inband.next_hop(peer), Some((mac(8), Side::Wan)));
+        // A router on the other port is found there, as long as none like it was seen on ours.
+        let router = "192.0.2.3".parse().unwrap();
+        inband.set_next_hop(router, Some(mac(9)));
+        inband.learn(&from(mac(9)), Side::Lan);
+        assert_eq!(inband.next_hop(router), Some((mac(9), Side::Lan)));
+        // Once the kernel lost it, it may come back on the other side.
+        inband.set_next_hop(peer, None);
+        inband.set_next_hop(peer, Some(mac(8)));
+        inband.learn(&from(mac(8)), Side::Lan);
+        assert_eq!(inband.next_hop(peer), Some((mac(8), Side::Lan)));
     }
 }

@@ -9,6 +9,7 @@ use crem_dpdk::thread::Affinity;
 use crem_dpdk::{HEADROOM, free_hugepage_mb, iface, vdev};
 
 use crate::buffer::BURST;
+use crate::classify::NEVER_CUT;
 use crate::core_config::hold_frames;
 use crate::protect::SLOTS;
 use crate::slots::RESERVE;
@@ -130,6 +131,18 @@ fn check_mtus(id: &SegmentId, segment: &Segment, lan: u32, wan: u32, issues: &mu
     if wan < lan {
         let expected = format!("an MTU of at most {wan}, which the WAN port has");
         say("lan", &segment.lan, lan, expected);
+    }
+}
+
+/// Octets of a frame from which on a port of this device and MTU may have cut it: what an AF_PACKET ring
+/// has room for. No other device delivers a part of a frame.
+pub fn cut_from(device: &Device, mtu: u32) -> usize {
+    match device {
+        Device::Interface(_) => {
+            let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+            usize::try_from(vdev::af_packet_max_frame(mtu)).unwrap_or(NEVER_CUT)
+        }
+        Device::Pci(_) | Device::Vdev(_) => NEVER_CUT,
     }
 }
 

@@ -19,7 +19,7 @@ use crem_wire::{Psn, Qpn, icrc};
 
 use crate::buffer::Buffer;
 use crate::buffer::heap::{Heap, HeapBuf, HeapPool, HeapPort, panic_at_clone};
-use crate::classify::{Side, Station, View};
+use crate::classify::{NEVER_CUT, Side, Station, View};
 use crate::guard::Remake;
 use crate::inband::Inband;
 use crate::protect::Protection;
@@ -103,6 +103,7 @@ fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segm
         learn: config.policy.learn,
         verify_sources: false,
         drop_lldp: true,
+        cut_from: [NEVER_CUT; 2],
     };
     let mut inband = Inband::new(station, HeapPort::default(), Side::Wan, Instant(0));
     inband.set_next_hop(address(GATEWAYS[1 - own]), Some(gateway_mac(1 - own)));

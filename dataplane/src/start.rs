@@ -15,7 +15,9 @@ use crem_dpdk::{Clock, Eal, EalConfig, Memory, Mempool, MempoolConfig, Port, Por
 use crem_fec::Engine;
 use crem_wire::frame::{Mac, ParseConfig};
 
-use crate::aux::{self, About, AboutSegment, Ends, KernelStation, Task, interface_name};
+use crate::aux::{
+    self, About, AboutSegment, Ends, KernelStation, PortInterface, Task, interface_name,
+};
 use crate::classify::{Side, Station, View};
 use crate::dpdk::{Device, Dpdk, FramePool};
 use crate::guard::Remake;
@@ -140,7 +142,15 @@ fn serve(
     };
     let mut stations = Vec::new();
     for (number, (id, config)) in options.document.segments.iter().enumerate() {
-        let made = segment(number, id, config, eal, pool, engine, now)?;
+        let made = segment(
+            number,
+            (id, config),
+            ports.mtus(number),
+            eal,
+            pool,
+            engine,
+            now,
+        )?;
         tell_retention(id, config);
         segments.push(made.0);
         stations.extend(made.1);
@@ -167,13 +177,18 @@ fn serve(
 }
 
 /// The kernel interfaces that are ports.
-fn interfaces(document: &Document) -> Vec<String> {
-    let devices = document.segments.values().flat_map(|s| [&s.lan, &s.wan]);
-    let name = |device: &Wanted| match device {
-        Wanted::Interface(name) => Some(name.clone()),
+fn interfaces(document: &Document) -> Vec<PortInterface> {
+    let ports = document.segments.values().enumerate();
+    let ports = ports.flat_map(|(n, s)| [(n, true, &s.lan), (n, false, &s.wan)]);
+    let port = |(segment, lan, device): (usize, bool, &Wanted)| match device {
+        Wanted::Interface(name) => Some(PortInterface {
+            segment,
+            lan,
+            name: name.clone(),
+        }),
         Wanted::Pci(_) | Wanted::Vdev(_) => None,
     };
-    devices.filter_map(name).collect()
+    ports.filter_map(port).collect()
 }
 
 fn connect() -> (Links, Ends) {
@@ -271,8 +286,8 @@ type Made = (Segment<Dpdk>, Option<KernelStation>);
 
 fn segment(
     number: usize,
-    id: &SegmentId,
-    config: &SegmentConfig,
+    (id, config): (&SegmentId, &SegmentConfig),
+    mtus: (u32, u32),
     eal: &Eal,
     pool: &Mempool,
     engine: Engine,
@@ -287,7 +302,7 @@ fn segment(
         )
     };
     let (lan, wan) = (open("lan", &config.lan)?, open("wan", &config.wan)?);
-    let view = view(id, config);
+    let view = view(id, config, mtus);
     let (mut inband, mut kernel) = (None, None);
     if let (Some(wanted), Some(station)) = (&config.inband, view.own) {
         inband = Some(worker_station(number, wanted, station, eal, pool, now)?);
@@ -382,7 +397,7 @@ fn remake(config: &SegmentConfig, own: IpAddr, view: &View, engine: Engine) -> R
     })
 }
 
-fn view(id: &SegmentId, config: &SegmentConfig) -> View {
+fn view(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32)) -> View {
     View {
         parse: ParseConfig {
             crem_port: Some(config.crem_port),
@@ -399,6 +414,10 @@ fn view(id: &SegmentId, config: &SegmentConfig) -> View {
         learn: config.policy.learn,
         verify_sources: config.policy.verify_sources,
         drop_lldp: config.lldp == Lldp::Drop,
+        cut_from: [
+            machine::cut_from(&config.lan, mtus.0),
+            machine::cut_from(&config.wan, mtus.1),
+        ],
     }
 }
 

@@ -103,6 +103,7 @@ fn segment(eal: &Eal, pool: &Mempool, ports: [&str; 3], active: bool) -> Segment
         learn: false,
         verify_sources: false,
         drop_lldp: true,
+        cut_from: [usize::MAX; 2],
     };
     let [lan, wan, tap] = ports;
     let mut inband = Inband::new(station, open(eal, tap, pool, 0), Side::Wan, Instant(0));

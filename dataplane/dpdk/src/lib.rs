@@ -2,7 +2,8 @@
 //!
 //! What lives here: the process-wide environment ([`Eal`]), packet memory ([`Mempool`], [`Mbuf`],
 //! [`Batch`]), ports and their queues ([`Port`], [`RxQueue`], [`TxQueue`]), virtual device arguments
-//! ([`vdev`]), and what a polling thread needs of the machine ([`Clock`], [`thread`], [`iface`]).
+//! ([`vdev`]), and what a polling thread needs of the machine ([`Clock`], [`thread`], [`iface`],
+//! [`Rings`]).
 //! What does not: anything about the protocol, and any decision about a packet.
 //!
 //! ```no_run
@@ -54,6 +55,7 @@ mod mbuf;
 mod mempool;
 mod port;
 mod queue;
+mod rings;
 mod segment;
 pub mod thread;
 pub mod vdev;
@@ -68,6 +70,7 @@ pub use mbuf::{HEADROOM, Mbuf, MbufError};
 pub use mempool::{Mempool, MempoolConfig};
 pub use port::{Link, Port, PortConfig, PortInfo, PortStats};
 pub use queue::{RxQueue, TxQueue};
+pub use rings::Rings;
 pub use segment::Segments;
 pub use vdev::Vdev;
 

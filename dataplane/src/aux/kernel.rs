@@ -18,7 +18,7 @@ use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use crate::aux::KernelStation;
+use crate::aux::{KernelStation, PortInterface};
 use crate::snapshot::{NextHop, Wanted};
 
 /// How often known next hops are refreshed and the neighbour table is read in full, in case a
@@ -70,7 +70,10 @@ type Changes = futures::channel::mpsc::UnboundedReceiver<(
 
 impl Kernel {
     /// Silences the ports and sets all in-band interfaces up.
-    pub(super) async fn set_up(ports: &[String], stations: Vec<KernelStation>) -> io::Result<Self> {
+    pub(super) async fn set_up(
+        ports: &[PortInterface],
+        stations: Vec<KernelStation>,
+    ) -> io::Result<Self> {
         let mut kernel = Self {
             handle: None,
             changes: None,
@@ -79,8 +82,8 @@ impl Kernel {
             known: HashMap::new(),
         };
         for port in ports {
-            silence(port)
-                .map_err(|e| io::Error::new(e.kind(), format!("interface {port}: {e}")))?;
+            silence(&port.name)
+                .map_err(|e| io::Error::new(e.kind(), format!("interface {}: {e}", port.name)))?;
         }
         if stations.is_empty() {
             return Ok(kernel);

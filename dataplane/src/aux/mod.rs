@@ -4,6 +4,7 @@
 
 mod documents;
 mod kernel;
+mod ports;
 mod socket;
 
 use std::io;
@@ -22,8 +23,11 @@ use tokio::sync::watch;
 
 use crate::snapshot::{NextHop, Snapshot, Wanted};
 
+use ports::KernelPorts;
+
 pub use documents::{About, AboutSegment};
 pub use kernel::interface_name;
+pub use ports::PortInterface;
 pub use socket::check as check_socket;
 
 /// An in-band interface to set up.
@@ -67,7 +71,7 @@ pub struct Task {
     /// What the status says besides snapshots.
     pub about: About,
     /// Kernel interfaces that are ports: the kernel itself is to stay silent on them.
-    pub ports: Vec<String>,
+    pub ports: Vec<PortInterface>,
     /// In-band interfaces.
     pub stations: Vec<KernelStation>,
     /// CPUs to run on: not the worker's alone.
@@ -151,9 +155,11 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     };
     let serving = tokio::spawn(server.serve(listener));
     let resolving = tokio::spawn(kernel.run(wanted, next_hops));
+    let mut ports = KernelPorts::new(&task.ports);
     let mut on_ready = Some(task.on_ready);
     while let Some(mut snapshot) = snapshots.recv().await {
         log_events(&names, &mut snapshot);
+        ports.complete(&mut snapshot);
         let shown = Arc::new(Snapshot::clone(&snapshot));
         if shown.flows.is_some() {
             publish_list.send_replace(Some(Arc::clone(&shown)));
@@ -183,7 +189,21 @@ fn log_events(names: &[String], snapshot: &mut Snapshot) {
     }
 }
 
+/// Termination ends the worker in order. What is often sent to other daemons, for a reload or a dump, by
+/// default ends a process at once: a gateway goes on forwarding and says that nothing happened.
 fn watch_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
+    for (kind, name) in [
+        (SignalKind::hangup(), "SIGHUP"),
+        (SignalKind::user_defined1(), "SIGUSR1"),
+        (SignalKind::user_defined2(), "SIGUSR2"),
+    ] {
+        let mut signals = signal(kind)?;
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                tracing::warn!("{name} does nothing here: a changed document takes a restart");
+            }
+        });
+    }
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         let mut signals = signal(kind)?;
         let stop = Arc::clone(stop);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crem_api::client::Client;
 use crem_api::state::{Counters, Flow as FlowState, SegmentCounters};
+use nix::sys::signal::Signal;
 use toml::{Table, Value};
 
 use super::Failure;
@@ -92,6 +93,11 @@ impl Gateway {
         command.arg("--document").arg(self.document());
         let mut process = Process::start(command, self.name(), &self.folder)?;
         process.wait_ready(START_LIMIT)?;
+        // What other daemons take for a reload or a dump must not end forwarding: the checks that
+        // follow fail if it does.
+        for harmless in [Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2] {
+            process.signal(harmless);
+        }
         self.process = Some(process);
         self.starts += 1;
         Ok(())

@@ -152,7 +152,8 @@ impl Process {
         Err(format!("{} did not end in {GRACE:?} after SIGTERM", self.name).into())
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
             // Gone already is as good.
             let _ = kill(Pid::from_raw(pid), signal);

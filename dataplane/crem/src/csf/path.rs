@@ -20,6 +20,9 @@ use crate::time::{Duration, Instant};
 const BAR: Duration = Duration::from_secs(10);
 /// up to this.
 const BAR_MAX: Duration = Duration::from_secs(160);
+/// REPAIR that is lost more than sources is loss of our own making once it is found twice on a path: later
+/// than a round trip after the first time, and no later than this.
+const DISPLACED_AGAIN: Duration = Duration::from_secs(4);
 /// Choices kept until the estimates change.
 const NEEDS: usize = 8;
 
@@ -36,6 +39,8 @@ pub(super) struct Path {
     gave_up: Option<Instant>,
     barred_until: Instant,
     next_bar: Duration,
+    /// When REPAIR was first found to be lost more than sources, as long as that is recent.
+    displaced: Option<Instant>,
     needs: Needs,
 }
 
@@ -75,6 +80,7 @@ impl Path {
             gave_up: None,
             barred_until: Instant(0),
             next_bar: BAR,
+            displaced: None,
             needs: Needs {
                 losses: Losses::independent(loss.rate()),
                 kept: [None; NEEDS],
@@ -209,6 +215,25 @@ impl<B> Shared<B> {
             path.next_bar = (bar * 2).min(BAR_MAX);
             path.barred_until = now + bar;
             self.path_evidence(peer, Evidence::SelfInduced, bar, srtt, now);
+        }
+    }
+
+    /// More REPAIR than sources was lost on a path. Both take the same way, and loss in transmission does not
+    /// tell them apart: the path has no room for what repair adds, so that a further raise would only bring
+    /// more loss. A single finding may be chance or the tail of another event; a second one is treated as
+    /// a raise that failed.
+    pub(super) fn repair_displaced(&mut self, peer: SocketAddr, srtt: Duration, now: Instant) {
+        let Some(path) = self.path_of(peer) else {
+            return;
+        };
+        match path.displaced {
+            Some(first) if now.since(first) <= DISPLACED_AGAIN => {
+                if now.since(first) > srtt {
+                    path.displaced = Some(now);
+                    self.raise_failed(peer, srtt, now);
+                }
+            }
+            _ => path.displaced = Some(now),
         }
     }
 

@@ -47,6 +47,16 @@ struct PathView {
     any_loss: bool,
 }
 
+/// What a report says of REPAIR messages.
+#[derive(Clone, Copy, Default)]
+struct RepairFindings {
+    /// Marks, or loss, reduced m.
+    marks_reduced: bool,
+    loss_reduced: bool,
+    /// More of them were lost than of the sources.
+    worse: bool,
+}
+
 impl Reports {
     /// Nothing reported yet; `breaker` is that of the binding before.
     pub(super) fn new(fec: &FecConfig, breaker: Breaker, now: Instant) -> Self {
@@ -99,7 +109,6 @@ impl Reports {
     }
 
     /// Takes what a report says of REPAIR messages (AMB-REPLOSSMUST, AMB-REDUCE); `m` is the configured one.
-    /// Returns whether marks and whether loss reduced m.
     fn take_repairs(
         &mut self,
         report: &LossReport,
@@ -107,7 +116,7 @@ impl Reports {
         srtt: Duration,
         path: &PathView,
         now: Instant,
-    ) -> (bool, bool) {
+    ) -> RepairFindings {
         let counts = RepairReport {
             expected: report.expected,
             lost: lost_of(report),
@@ -125,16 +134,20 @@ impl Reports {
             };
         }
         let lost_now = judged.is_some() && self.repairs_lost;
+        let mut found = RepairFindings {
+            worse: m > 0 && judged == Some(RepairLoss::Worse),
+            ..RepairFindings::default()
+        };
         if report.repairs_ce_marked > 0 {
-            (self.reduction.found(m, now), false)
+            found.marks_reduced = self.reduction.found(m, now);
         } else if lost_now {
-            (false, self.reduction.found(m, now))
+            found.loss_reduced = self.reduction.found(m, now);
         } else if self.repairs_lost {
-            (false, self.reduction.lasts(m, now))
+            found.loss_reduced = self.reduction.lasts(m, now);
         } else {
             self.reduction.absent(m, now);
-            (false, false)
         }
+        found
     }
 }
 
@@ -200,9 +213,12 @@ impl<B: Clone> Flow<B> {
         };
         let m = binding.params.active().map_or(0, |config| config.m);
         let reports = &mut binding.reports;
-        let (marks, loss) = reports.take_repairs(report, m, srtt, &path, now);
-        sh.counters.ce_reductions += u64::from(marks);
-        sh.counters.repair_loss_reductions += u64::from(loss);
+        let found = reports.take_repairs(report, m, srtt, &path, now);
+        sh.counters.ce_reductions += u64::from(found.marks_reduced);
+        sh.counters.repair_loss_reductions += u64::from(found.loss_reduced);
+        if found.worse {
+            sh.repair_displaced(binding.to, srtt, now);
+        }
         let verdict = reports
             .raise
             .report(now, report.expected, lost_of(report), burst);

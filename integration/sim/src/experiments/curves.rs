@@ -141,35 +141,35 @@ const METRICS: [Metric; 5] = [
     Metric {
         file: "goodput",
         title: "Goodput of a stream of 4 MiB WRITEs at 25 Gbit/s",
-        unit: "Gbit/s",
+        unit: "goodput, Gbit/s",
         log_y: false,
         value: |p| p.stream.goodput() / 1e9,
     },
     Metric {
         file: "mean",
         title: "Completion time of single 4 MiB WRITEs at 25 Gbit/s: mean",
-        unit: "ms",
+        unit: "completion time, ms",
         log_y: true,
         value: |p| p.single.mean() * 1e3,
     },
     Metric {
         file: "p99",
         title: "Completion time of single 4 MiB WRITEs at 25 Gbit/s: 99th percentile",
-        unit: "ms",
+        unit: "completion time, ms",
         log_y: true,
         value: |p| p.single.quantile(0.99) * 1e3,
     },
     Metric {
         file: "p999",
         title: "Completion time of single 4 MiB WRITEs at 25 Gbit/s: 99.9th percentile",
-        unit: "ms",
+        unit: "completion time, ms",
         log_y: true,
         value: |p| p.single.quantile(0.999) * 1e3,
     },
     Metric {
         file: "repair",
         title: "REPAIR messages per packet, stream of 4 MiB WRITEs",
-        unit: "share",
+        unit: "REPAIR messages per packet",
         log_y: false,
         value: |p| p.stream.overhead(),
     },
@@ -196,7 +196,7 @@ fn chart(metric: &Metric, cells: &[Cell], points: &[Point]) -> Chart {
     }
     Chart {
         title: metric.title.into(),
-        x_label: "loss".into(),
+        x_label: "packets lost toward the receiver, share".into(),
         y_label: metric.unit.into(),
         names: SCHEMES.iter().map(|(name, _)| (*name).into()).collect(),
         columns: RTTS_MS.len(),
@@ -225,6 +225,12 @@ pub fn run(options: &Options) -> io::Result<bool> {
         let svg = chart(metric, &cells, &points).render();
         std::fs::write(options.docs.join(format!("{}.svg", metric.file)), svg)?;
     }
-    println!("curves: ok, {} points", cells.len());
+    let failed = points.iter().filter(|p| p.single.failed || p.stream.failed);
+    println!(
+        "curves: ok points={} writes_per_point={} queue_pairs_failed={}",
+        cells.len(),
+        options.size(WRITES),
+        failed.count()
+    );
     Ok(true)
 }

@@ -102,14 +102,16 @@ impl Report {
         let path = folder.join(format!("{}.json", self.name));
         std::fs::write(path, serde_json::to_string_pretty(&document)? + "\n")?;
         if missed.is_empty() {
-            println!("{}: ok, {} targets met", self.name, self.checks.len());
+            let met = self.checks.len();
+            println!("{}: ok targets={met} met={met}", self.name);
             return Ok(true);
         }
         let list: Vec<_> = missed.iter().map(|check| by_how_much(check)).collect();
         let (count, all) = (missed.len(), self.checks.len());
         println!(
-            "{}: short, {count} of {all}: {}",
+            "{}: short targets={all} met={} missed: {}",
             self.name,
+            all - count,
             list.join("; ")
         );
         Ok(false)

@@ -26,7 +26,7 @@ const LINE: f64 = 4096.0 + 58.0 + 24.0;
 const PACKETS: u64 = 20_000_000;
 /// Steps of the loss, each at another time within a round trip.
 const STEPS: u64 = 25;
-const STEP_RATE: f64 = 5e9;
+const STEP_RATES: [f64; 2] = [5e9, 25e9];
 const WARM: Duration = Duration::from_secs(2);
 
 /// An open-loop flow at this rate, bit/s, until then.
@@ -195,7 +195,9 @@ pub fn run(options: &Options) -> io::Result<bool> {
         judge(&mut report, case, result);
     }
     if options.wants("loss step") {
-        step(&mut report, options.seed);
+        for rate in STEP_RATES {
+            step(&mut report, rate, options);
+        }
     }
     if options.wants("clean path") {
         clean(&mut report, packets / 4, options.seed);
@@ -256,33 +258,30 @@ fn judge(report: &mut Report, case: &Case, result: &StreamResult) {
 }
 
 /// How soon a step of the loss is answered by symbols, in RTT after the first lost packet.
-fn step(report: &mut Report, seed: u64) {
-    let mut worst: f64 = 0.0;
-    let mut all = Vec::new();
-    for run in 0..STEPS {
-        let took = step_once(seed + run);
-        all.push(took);
-        worst = worst.max(took);
-    }
-    println!("loss step 1e-6 to 1e-2: RTT until symbols, at {STEPS} times: {all:.2?}");
-    report.figures("loss step, RTT until symbols", json!(all));
+fn step(report: &mut Report, rate: f64, options: &Options) {
+    let runs: Vec<_> = (0..STEPS).map(|run| options.seed + run).collect();
+    let all = on_threads(options.threads, &runs, |seed| step_once(rate, *seed));
+    let worst = all.iter().copied().fold(0.0, f64::max);
+    let label = format!("loss step 1e-6 to 1e-2 at {} Gbit/s", rate / 1e9);
+    println!("{label}: RTT until symbols, at {STEPS} times: {all:.2?}");
+    report.figures(format!("{label}, RTT until symbols"), json!(all));
     // Five RTT and the reordering allowance, at its lower bound.
     let bound = 5.0 + 100e-6 / RTT.as_secs_f64();
     report.check(Check::at_most(
-        "RTT from the first loss to symbols",
+        format!("RTT from the first loss to symbols ({label})"),
         worst,
         bound,
     ));
 }
 
-fn step_once(seed: u64) -> f64 {
+fn step_once(rate: f64, seed: u64) -> f64 {
     let protection = Protection::Crem(Box::new(roomy()));
     let mut config = PairConfig::new(protection, RTT, PORT_RATE, seed);
     config.path.loss = Loss::Uniform(1e-6);
     let start = Instant(1_000_000_000);
     let at = start + WARM + RTT * (seed % STEPS) as u32 / STEPS as u32;
     let until = at + RTT * 40;
-    let mut pair = Pair::new(config, vec![open_flow(0, start, STEP_RATE, until)]);
+    let mut pair = Pair::new(config, vec![open_flow(0, start, rate, until)]);
     pair.run_until(at);
     let before = pair.tally();
     pair.path().set_loss(Loss::Uniform(1e-2));

@@ -104,7 +104,7 @@ impl Axis {
 fn tick_text(value: f64) -> String {
     if value == 0.0 {
         "0".into()
-    } else if (0.001..100_000.0).contains(&value) {
+    } else if (0.02..100_000.0).contains(&value) {
         let text = format!("{value:.4}");
         text.trim_end_matches('0').trim_end_matches('.').into()
     } else {
@@ -261,6 +261,7 @@ mod tests {
         assert_eq!(linear.ticks(), [0.0, 10.0, 20.0]);
         assert_eq!(tick_text(0.25), "0.25");
         assert_eq!(tick_text(1e-6), "1e-6");
+        assert_eq!(tick_text(1e-3), "1e-3");
     }
 
     #[test]

@@ -249,6 +249,53 @@ fn loss_of_repair_beyond_that_of_sources_reduces_m_to_zero() {
     assert!(rig.csf.counters().repair_loss_reductions > 0);
 }
 
+/// Time passes with two percent of the sources lost, and this share of the REPAIR in percent.
+fn lose_repair(rig: &mut Rig, psn: &mut u32, ms: u64, percent: u32) {
+    let start = symbols(rig);
+    let arrived = |rig: &Rig| (symbols(rig) - start) as u32 * (100 - percent) / 100;
+    let mut counted = 0;
+    for _ in 0..ms / 20 {
+        rig.paced(key(1), *psn..*psn + 20, MS);
+        *psn += 20;
+        let received = arrived(rig);
+        let report = LossReport {
+            flow: rig.flow_id(key(1)),
+            interval_us: 20_000,
+            expected: 1000,
+            received: 980,
+            restored: 0,
+            incomplete_blocks: 0,
+            ce_marked: 0,
+            repairs_received: received - counted,
+            repairs_ce_marked: 0,
+        };
+        counted = received;
+        rig.deliver(&Message::LossReport(report));
+    }
+}
+
+// shows: AMB-POLICY, CREM-POL-03
+#[test]
+fn repair_that_is_lost_more_than_sources_time_and_again_is_loss_of_our_own() {
+    let induced = LossClass::Congestion(Evidence::SelfInduced);
+    let mut rig = Rig::new(config());
+    let mut psn = rig.protect(key(1), 0);
+    run(&mut rig, &mut psn, 4_000, (980, 0));
+    // Most of it is lost for long: found more than once.
+    lose_repair(&mut rig, &mut psn, 4_000, 80);
+    assert_eq!(rig.status(key(1)).class, induced);
+    assert_eq!(rig.status(key(1)).m_allowed, 0);
+    let m = rig.status(key(1)).m;
+    run(&mut rig, &mut psn, 4_000, (940, 0));
+    assert!(rig.status(key(1)).m <= m, "no raise for ten seconds");
+
+    let mut rig = Rig::new(config());
+    let mut psn = rig.protect(key(1), 0);
+    run(&mut rig, &mut psn, 4_000, (980, 0));
+    lose_repair(&mut rig, &mut psn, 8_000, 2);
+    assert_eq!(rig.status(key(1)).class, LossClass::Transmission);
+}
+
 // shows: AMB-POLICY, AMB-RATECAP
 #[test]
 fn messages_of_eight_packets_earn_their_symbol() {

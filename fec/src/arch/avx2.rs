@@ -2,12 +2,11 @@
 
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
-    _mm256_loadu_si256, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8,
-    _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
+    _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_srli_epi64, _mm256_xor_si256,
 };
 
-use super::group::{Call, Lanes, Table, run, table};
-use super::x86;
+use super::group::{Call, Products, Table, run, table};
+use super::ymm::Ymm;
 use crate::gf::NIBBLES;
 
 /// The kernels. Sixteen registers in all, two of them for a factor.
@@ -29,12 +28,12 @@ pub(super) fn available() -> bool {
 /// As [`super::group::GroupFn`].
 #[target_feature(enable = "avx2")]
 unsafe fn entry<const M: usize, const U: usize, const PREFETCH: bool>(call: &Call) {
-    // SAFETY: the caller's, passed on; this function enables the instructions of `Ymm`.
-    unsafe { run::<Ymm, M, U, PREFETCH>(call) }
+    // SAFETY: the caller's, passed on; this function enables the instructions of `Shuffle`.
+    unsafe { run::<Shuffle, M, U, PREFETCH>(call) }
 }
 
-#[derive(Clone, Copy)]
-struct Ymm(__m256i);
+/// Products by shuffles.
+struct Shuffle;
 
 /// Products of a factor with the low and with the high half of an octet.
 #[derive(Clone, Copy)]
@@ -45,9 +44,8 @@ struct Nibbles {
 
 // Every function below needs AVX2, which its caller vouches for as the trait demands; `run` is inlined
 // into `entry`, which enables it.
-impl Lanes for Ymm {
-    const OCTETS: usize = 32;
-    const MASKED: bool = false;
+impl Products for Shuffle {
+    type Register = Ymm;
     const PAIRS: bool = false;
     type Factor = &'static [u8; 32];
     type Matrix = Nibbles;
@@ -70,55 +68,13 @@ impl Lanes for Ymm {
     }
 
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: AVX2 by contract.
-        unsafe { Self(_mm256_setzero_si256()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: AVX2 and 32 readable octets by contract; the load needs no alignment.
-        unsafe { Self(_mm256_loadu_si256(from.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: AVX2 and 32 writable octets by contract; the store needs no alignment.
-        unsafe { _mm256_storeu_si256(to.cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_part(from: *const u8, count: usize) -> Self {
-        // SAFETY: AVX2 and `count` readable octets by contract.
-        unsafe { Self(x86::load_part_256(from, count)) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_part(self, to: *mut u8, count: usize) {
-        // SAFETY: AVX2 and `count` writable octets by contract.
-        unsafe { x86::store_part_256(self.0, to, count) }
-    }
-
-    #[inline(always)]
-    unsafe fn clear_first(self, count: usize) -> Self {
-        // SAFETY: AVX2 by contract.
-        unsafe { Self(_mm256_and_si256(self.0, x86::mask_from_256(count))) }
-    }
-
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        // SAFETY: AVX2 by contract.
-        unsafe { Self(_mm256_xor_si256(self.0, other.0)) }
-    }
-
-    #[inline(always)]
-    unsafe fn multiply(self, matrix: Nibbles) -> Self {
+    unsafe fn multiply(octets: Ymm, matrix: Nibbles) -> Ymm {
         // SAFETY: AVX2 by contract.
         unsafe {
             let half = _mm256_set1_epi8(0x0f);
-            let low = _mm256_and_si256(self.0, half);
-            let high = _mm256_and_si256(_mm256_srli_epi64::<4>(self.0), half);
-            Self(_mm256_xor_si256(
+            let low = _mm256_and_si256(octets.0, half);
+            let high = _mm256_and_si256(_mm256_srli_epi64::<4>(octets.0), half);
+            Ymm(_mm256_xor_si256(
                 _mm256_shuffle_epi8(matrix.low, low),
                 _mm256_shuffle_epi8(matrix.high, high),
             ))

@@ -101,29 +101,19 @@ macro_rules! table {
 
 pub(super) use table;
 
-/// A vector register of octets with the operations that the group kernel needs. All functions must be
-/// inlined into a caller that enables the instruction set.
+/// A vector register of octets. All functions must be inlined into a caller that enables the
+/// instruction set.
 ///
 /// # Safety
 /// Every function: the processor has the instruction set, and pointers are valid for what is read or
 /// written there.
-pub(super) trait Lanes: Copy {
+pub(super) trait Register: Copy {
     /// Octets in a register; divides [`LINE`].
     const OCTETS: usize;
-    /// Parts of a register are loaded and stored directly. Otherwise [`Lanes::load_part`] goes through
+    /// Parts of a register are loaded and stored directly. Otherwise [`Register::load_part`] goes through
     /// memory, and the last register of a buffer is taken from its end instead.
     const MASKED: bool;
-    /// Two products and a sum are added by one instruction, so sources are taken two at a time.
-    const PAIRS: bool;
-    /// A factor as kept in memory while a call lasts.
-    type Factor: Copy;
-    /// A factor in multiplied-out form, in registers.
-    type Matrix: Copy;
 
-    /// What to keep of a factor.
-    fn factor(factor: u8) -> Self::Factor;
-    /// The form of a factor.
-    unsafe fn matrix(factor: Self::Factor) -> Self::Matrix;
     /// All zeros.
     unsafe fn zero() -> Self;
     /// `OCTETS` octets, any alignment.
@@ -138,26 +128,47 @@ pub(super) trait Lanes: Copy {
     unsafe fn clear_first(self, count: usize) -> Self;
     /// Sum in the field.
     unsafe fn add(self, other: Self) -> Self;
+}
+
+/// How an instruction set multiplies the octets of a register by a factor. As [`Register`]: inlined
+/// into a caller that enables the instruction set.
+///
+/// # Safety
+/// Every function: the processor has the instruction set.
+pub(super) trait Products {
+    /// The registers that it works on.
+    type Register: Register;
+    /// Two products and a sum are added by one instruction, so sources are taken two at a time.
+    const PAIRS: bool;
+    /// A factor as kept in memory while a call lasts.
+    type Factor: Copy;
+    /// A factor in multiplied-out form, in registers.
+    type Matrix: Copy;
+
+    /// What to keep of a factor.
+    fn factor(factor: u8) -> Self::Factor;
+    /// The form of a factor.
+    unsafe fn matrix(factor: Self::Factor) -> Self::Matrix;
     /// Product with a factor.
-    unsafe fn multiply(self, matrix: Self::Matrix) -> Self;
+    unsafe fn multiply(octets: Self::Register, matrix: Self::Matrix) -> Self::Register;
 }
 
 /// The factors of a call by source, then by row; as many are filled in as the call has sources.
-type Factors<V, const M: usize> = Places<[<V as Lanes>::Factor; M]>;
+type Factors<P, const M: usize> = Places<[<P as Products>::Factor; M]>;
 
 /// The group kernel: M rows, U registers of each at a time.
 ///
 /// # Safety
-/// As [`GroupFn`] and [`Lanes`].
+/// As [`GroupFn`] and [`Register`].
 #[inline(always)]
-pub(super) unsafe fn run<V: Lanes, const M: usize, const U: usize, const PREFETCH: bool>(
+pub(super) unsafe fn run<P: Products, const M: usize, const U: usize, const PREFETCH: bool>(
     call: &Call,
 ) {
-    let mut factors: Factors<V, M> = [MaybeUninit::uninit(); MAX_SOURCES];
+    let mut factors: Factors<P, M> = [MaybeUninit::uninit(); MAX_SOURCES];
     for (own, column) in factors.iter_mut().zip(&call.columns).take(call.count) {
         // SAFETY: the first `count` places are filled in, the caller says.
         let column = unsafe { column.assume_init_ref() };
-        own.write(core::array::from_fn(|r| V::factor(column[r])));
+        own.write(core::array::from_fn(|r| P::factor(column[r])));
     }
     let mut at = call.from;
     // SAFETY: each access below is at an offset whose registers end at or before `to`, which the loops
@@ -165,7 +176,7 @@ pub(super) unsafe fn run<V: Lanes, const M: usize, const U: usize, const PREFETC
     // left for `last`.
     unsafe {
         let (width, step) = const {
-            let width = U * V::OCTETS;
+            let width = U * P::Register::OCTETS;
             (width, if width < LINE { LINE } else { width })
         };
         for (end, hints) in [call.turn, call.to].into_iter().zip(&call.hints) {
@@ -173,19 +184,19 @@ pub(super) unsafe fn run<V: Lanes, const M: usize, const U: usize, const PREFETC
                 let mut lane = 0;
                 while lane < step {
                     let hints = (PREFETCH && lane == 0).then_some(hints);
-                    columns::<V, M, U>(call, &factors, at + lane, hints);
+                    columns::<P, M, U>(call, &factors, at + lane, hints);
                     lane += width;
                 }
                 at += step;
             }
         }
-        while at + V::OCTETS <= call.to {
+        while at + P::Register::OCTETS <= call.to {
             let line = PREFETCH && (at - call.from).is_multiple_of(LINE);
-            columns::<V, M, 1>(call, &factors, at, line.then_some(&call.hints[1]));
-            at += V::OCTETS;
+            columns::<P, M, 1>(call, &factors, at, line.then_some(&call.hints[1]));
+            at += P::Register::OCTETS;
         }
         if at < call.to {
-            last::<V, M>(call, &factors, at);
+            last::<P, M>(call, &factors, at);
         }
     }
 }
@@ -195,36 +206,36 @@ pub(super) unsafe fn run<V: Lanes, const M: usize, const U: usize, const PREFETC
 /// # Safety
 /// As [`run`]; `at` is not below `origin` and `at + U * OCTETS` is at most `to`.
 #[inline(always)]
-unsafe fn columns<V: Lanes, const M: usize, const U: usize>(
+unsafe fn columns<P: Products, const M: usize, const U: usize>(
     call: &Call,
-    factors: &Factors<V, M>,
+    factors: &Factors<P, M>,
     at: usize,
     hints: Option<&Places<*const u8>>,
 ) {
     // SAFETY: the caller's, passed on; `count` is at most MAX_SOURCES by the contract of `run`.
     unsafe {
-        let mut sums = [[V::zero(); U]; M];
+        let mut sums = [[P::Register::zero(); U]; M];
         if !call.overwrite {
             for (sums, row) in sums.iter_mut().zip(&call.rows) {
                 for (u, sum) in sums.iter_mut().enumerate() {
-                    *sum = V::load(row.add(at + u * V::OCTETS));
+                    *sum = P::Register::load(row.add(at + u * P::Register::OCTETS));
                 }
             }
         }
         let mut n = 0;
-        if V::PAIRS {
+        if P::PAIRS {
             while n + 2 <= call.count {
-                add::<V, M, U, 2>(call, factors, n, at, hints, &mut sums);
+                add::<P, M, U, 2>(call, factors, n, at, hints, &mut sums);
                 n += 2;
             }
         }
         while n < call.count {
-            add::<V, M, U, 1>(call, factors, n, at, hints, &mut sums);
+            add::<P, M, U, 1>(call, factors, n, at, hints, &mut sums);
             n += 1;
         }
         for (sums, row) in sums.into_iter().zip(&call.rows) {
             for (u, sum) in sums.into_iter().enumerate() {
-                sum.store(row.add(at + u * V::OCTETS));
+                sum.store(row.add(at + u * P::Register::OCTETS));
             }
         }
     }
@@ -235,39 +246,39 @@ unsafe fn columns<V: Lanes, const M: usize, const U: usize>(
 /// # Safety
 /// As [`columns`]; `n + S` is at most the call's `count`.
 #[inline(always)]
-unsafe fn add<V: Lanes, const M: usize, const U: usize, const S: usize>(
+unsafe fn add<P: Products, const M: usize, const U: usize, const S: usize>(
     call: &Call,
-    factors: &Factors<V, M>,
+    factors: &Factors<P, M>,
     n: usize,
     at: usize,
     hints: Option<&Places<*const u8>>,
-    sums: &mut [[V; U]; M],
+    sums: &mut [[P::Register; U]; M],
 ) {
     // SAFETY: the caller's, passed on. Source pointers may lie before their octets, so the addition
     // wraps; its result lies inside. `n + S` is within the places that are filled in.
     unsafe {
-        let mut octets = [[V::zero(); U]; S];
+        let mut octets = [[P::Register::zero(); U]; S];
         for (s, octets) in octets.iter_mut().enumerate() {
             if let Some(hints) = hints {
                 let hint = hints.get_unchecked(n + s).assume_init();
                 let hint = hint.wrapping_add(at);
-                (0..(U * V::OCTETS).div_ceil(LINE)).for_each(|line| {
+                (0..(U * P::Register::OCTETS).div_ceil(LINE)).for_each(|line| {
                     prefetch(hint.wrapping_add(line * LINE));
                 });
             }
             let source = call.sources.get_unchecked(n + s).assume_init();
             let source = source.wrapping_add(at);
             for (u, octets) in octets.iter_mut().enumerate() {
-                *octets = V::load(source.wrapping_add(u * V::OCTETS));
+                *octets = P::Register::load(source.wrapping_add(u * P::Register::OCTETS));
             }
         }
         for (r, sums) in sums.iter_mut().enumerate() {
-            let matrices: [V::Matrix; S] = core::array::from_fn(|s| {
-                V::matrix(factors.get_unchecked(n + s).assume_init_ref()[r])
+            let matrices: [P::Matrix; S] = core::array::from_fn(|s| {
+                P::matrix(factors.get_unchecked(n + s).assume_init_ref()[r])
             });
             for (u, sum) in sums.iter_mut().enumerate() {
                 for (octets, matrix) in octets.iter().zip(matrices) {
-                    *sum = sum.add(octets[u].multiply(matrix));
+                    *sum = sum.add(P::multiply(octets[u], matrix));
                 }
             }
         }
@@ -279,7 +290,7 @@ unsafe fn add<V: Lanes, const M: usize, const U: usize, const S: usize>(
 /// # Safety
 /// As [`run`]; `at` is not below `from` and less than a register before `to`.
 #[inline(always)]
-unsafe fn last<V: Lanes, const M: usize>(call: &Call, factors: &Factors<V, M>, at: usize) {
+unsafe fn last<P: Products, const M: usize>(call: &Call, factors: &Factors<P, M>, at: usize) {
     // Where a register may begin so that it ends with the work.
     let lowest = if call.overwrite {
         call.from
@@ -289,23 +300,23 @@ unsafe fn last<V: Lanes, const M: usize>(call: &Call, factors: &Factors<V, M>, a
     // SAFETY: the caller's, passed on: only `to - at` octets behind `at` are touched, or a register that
     // ends at `to` and starts at or behind `from`, or `origin` where the rows are read first.
     unsafe {
-        if V::MASKED || call.to - lowest < V::OCTETS {
+        if P::Register::MASKED || call.to - lowest < P::Register::OCTETS {
             let rest = call.to - at;
-            let load = |from| V::load_part(from, rest);
-            one::<V, M>(call, factors, at, load, load, |sum, to| {
+            let load = |from| P::Register::load_part(from, rest);
+            one::<P, M>(call, factors, at, load, load, |sum, to| {
                 sum.store_part(to, rest)
             });
         } else {
             // The register may begin with octets that are done already: overwritten they come out the
             // same again, accumulated they must not be added twice.
-            let start = call.to - V::OCTETS;
+            let start = call.to - P::Register::OCTETS;
             let done = if call.overwrite { 0 } else { at - start };
-            let load = |from| V::load(from).clear_first(done);
-            one::<V, M>(
+            let load = |from| P::Register::load(from).clear_first(done);
+            one::<P, M>(
                 call,
                 factors,
                 start,
-                |from| V::load(from),
+                |from| P::Register::load(from),
                 load,
                 |sum, to| sum.store(to),
             );
@@ -318,17 +329,17 @@ unsafe fn last<V: Lanes, const M: usize>(call: &Call, factors: &Factors<V, M>, a
 /// # Safety
 /// As [`run`]; the ways given are right for octets at `at`.
 #[inline(always)]
-unsafe fn one<V: Lanes, const M: usize>(
+unsafe fn one<P: Products, const M: usize>(
     call: &Call,
-    factors: &Factors<V, M>,
+    factors: &Factors<P, M>,
     at: usize,
-    load_row: impl Fn(*const u8) -> V,
-    load: impl Fn(*const u8) -> V,
-    store: impl Fn(V, *mut u8),
+    load_row: impl Fn(*const u8) -> P::Register,
+    load: impl Fn(*const u8) -> P::Register,
+    store: impl Fn(P::Register, *mut u8),
 ) {
     // SAFETY: the caller's, passed on.
     unsafe {
-        let mut sums = [V::zero(); M];
+        let mut sums = [P::Register::zero(); M];
         if !call.overwrite {
             for (sum, row) in sums.iter_mut().zip(&call.rows) {
                 *sum = load_row(row.add(at));
@@ -337,7 +348,7 @@ unsafe fn one<V: Lanes, const M: usize>(
         for (source, factors) in call.sources.iter().zip(factors).take(call.count) {
             let octets = load(source.assume_init().wrapping_add(at));
             for (sum, factor) in sums.iter_mut().zip(factors.assume_init_ref()) {
-                *sum = sum.add(octets.multiply(V::matrix(*factor)));
+                *sum = sum.add(P::multiply(octets, P::matrix(*factor)));
             }
         }
         for (sum, row) in sums.into_iter().zip(&call.rows) {

@@ -1,4 +1,5 @@
-//! Kernels over octets, one file per instruction set, and the table that holds the chosen ones. They
+//! Kernels over octets, one file per instruction set and one per register, and the table that holds the
+//! chosen ones. They
 //! know factors and buffers only; symbols, positions and schemes live above. Everything that is unsafe
 //! in this crate is below this module, and [`Bank`] is the one way in.
 #![allow(unsafe_code)]
@@ -16,12 +17,16 @@ mod avx2_gfni;
 mod avx512_gfni;
 #[cfg(target_arch = "x86_64")]
 mod avx512bw;
+#[cfg(target_arch = "x86_64")]
+mod bits;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg(feature = "peers")]
 pub mod peers;
 #[cfg(target_arch = "x86_64")]
-mod x86;
+mod ymm;
+#[cfg(target_arch = "x86_64")]
+mod zmm;
 
 use crate::engine::Isa;
 pub(crate) use bank::Bank;

@@ -5,7 +5,7 @@ use core::arch::aarch64::{
     uint8x16_t, vandq_u8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8, vshrq_n_u8, vst1q_u8,
 };
 
-use super::group::{Call, Lanes, Table, run, table};
+use super::group::{Call, Products, Register, Table, run, table};
 use crate::gf::NIBBLES;
 
 /// The kernels. 32 registers, two of them for a factor.
@@ -15,8 +15,8 @@ pub(super) static TABLE: Table = table!(entry, [4 4 4 4 2 2 2 2]);
 /// As [`super::group::GroupFn`].
 #[target_feature(enable = "neon")]
 unsafe fn entry<const M: usize, const U: usize, const PREFETCH: bool>(call: &Call) {
-    // SAFETY: the caller's, passed on; this function enables the instructions of `Vector`.
-    unsafe { run::<Vector, M, U, PREFETCH>(call) }
+    // SAFETY: the caller's, passed on; this function enables the instructions of `Shuffle`.
+    unsafe { run::<Shuffle, M, U, PREFETCH>(call) }
 }
 
 #[derive(Clone, Copy)]
@@ -29,31 +29,14 @@ struct Nibbles {
     high: uint8x16_t,
 }
 
-// Every function below needs NEON, which its caller vouches for as the trait demands; `run` is inlined
+/// Products by table look-ups.
+struct Shuffle;
+
+// Every function below needs NEON, which its caller vouches for as the traits demand; `run` is inlined
 // into `entry`, which enables it.
-impl Lanes for Vector {
+impl Register for Vector {
     const OCTETS: usize = 16;
     const MASKED: bool = false;
-    const PAIRS: bool = false;
-    type Factor = &'static [u8; 32];
-    type Matrix = Nibbles;
-
-    #[inline(always)]
-    fn factor(factor: u8) -> Self::Factor {
-        &NIBBLES[usize::from(factor)]
-    }
-
-    #[inline(always)]
-    unsafe fn matrix(factor: Self::Factor) -> Nibbles {
-        let tables = factor.as_ptr();
-        // SAFETY: NEON by contract; both reads are inside the 32 octets of this factor's entry.
-        unsafe {
-            Nibbles {
-                low: vld1q_u8(tables),
-                high: vld1q_u8(tables.add(16)),
-            }
-        }
-    }
 
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -119,14 +102,38 @@ impl Lanes for Vector {
         // SAFETY: NEON by contract.
         unsafe { Self(veorq_u8(self.0, other.0)) }
     }
+}
+
+impl Products for Shuffle {
+    type Register = Vector;
+    const PAIRS: bool = false;
+    type Factor = &'static [u8; 32];
+    type Matrix = Nibbles;
 
     #[inline(always)]
-    unsafe fn multiply(self, matrix: Nibbles) -> Self {
+    fn factor(factor: u8) -> Self::Factor {
+        &NIBBLES[usize::from(factor)]
+    }
+
+    #[inline(always)]
+    unsafe fn matrix(factor: Self::Factor) -> Nibbles {
+        let tables = factor.as_ptr();
+        // SAFETY: NEON by contract; both reads are inside the 32 octets of this factor's entry.
+        unsafe {
+            Nibbles {
+                low: vld1q_u8(tables),
+                high: vld1q_u8(tables.add(16)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(octets: Vector, matrix: Nibbles) -> Vector {
         // SAFETY: NEON by contract.
         unsafe {
-            let low = vandq_u8(self.0, vdupq_n_u8(0x0f));
-            let high = vshrq_n_u8::<4>(self.0);
-            Self(veorq_u8(
+            let low = vandq_u8(octets.0, vdupq_n_u8(0x0f));
+            let high = vshrq_n_u8::<4>(octets.0);
+            Vector(veorq_u8(
                 vqtbl1q_u8(matrix.low, low),
                 vqtbl1q_u8(matrix.high, high),
             ))

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::protocol::{Body, ErrorReply, Get, Reply, Request};
-use crate::state::{Counters, Flows, Status};
+use crate::state::{Counters, Export, Flows, Status};
 
 /// Why a question got no answer.
 #[derive(Debug)]
@@ -117,6 +117,17 @@ impl Client {
     pub fn flows(&mut self) -> Result<Flows, ClientError> {
         match self.ask(Get::Flows)?.body {
             Body::Flows(flows) => Ok(flows),
+            _ => Err(ClientError::Mismatch),
+        }
+    }
+
+    /// Asks an exporting process for its state.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn export(&mut self) -> Result<Export, ClientError> {
+        match self.ask(Get::Export)?.body {
+            Body::Export(export) => Ok(export),
             _ => Err(ClientError::Mismatch),
         }
     }

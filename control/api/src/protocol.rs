@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::{Counters, Flows, Status};
+use crate::state::{Counters, Export, Flows, Status};
 
 /// The version that this crate speaks.
 pub const VERSION: u32 = 1;
@@ -29,6 +29,8 @@ pub enum Get {
     Counters,
     /// [`Flows`].
     Flows,
+    /// [`Export`], of the exporting process.
+    Export,
 }
 
 /// One request line, such as `{"v":1,"get":"counters"}`.
@@ -107,6 +109,8 @@ pub enum Body {
     Counters(Counters),
     /// Answer to [`Get::Flows`].
     Flows(Flows),
+    /// Answer to [`Get::Export`].
+    Export(Export),
     /// Refusal.
     Error(ErrorReply),
 }

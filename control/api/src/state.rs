@@ -107,6 +107,27 @@ pub struct SegmentCounters {
     pub inband: Named,
 }
 
+/// What the exporting process says of itself.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Export {
+    /// What came from the data plane; `connected` is 1 while it is there.
+    pub source: Named,
+    /// Collectors by name.
+    pub collectors: BTreeMap<String, ExportCollector>,
+}
+
+/// A collector, as the exporting process sees it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ExportCollector {
+    /// `session`, or what is done to get one: `waiting`, `resolving`, `connecting`, `handshake`.
+    pub state: String,
+    /// Number of the session, while there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<u32>,
+    /// What was sent to it and what was not.
+    pub counters: Named,
+}
+
 /// All flows.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Flows {

@@ -464,7 +464,7 @@ fn new_session(config: &CollectorConfig, delivery: Delivery) -> CollectorSession
     )
 }
 
-fn add(sum: &mut CollectCounters, part: &CollectCounters) {
+pub(crate) fn add(sum: &mut CollectCounters, part: &CollectCounters) {
     sum.messages += part.messages;
     sum.refused += part.refused;
     sum.octets += part.octets;

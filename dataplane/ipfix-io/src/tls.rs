@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -67,7 +68,18 @@ struct Loaded {
     provider: Arc<CryptoProvider>,
 }
 
+/// When files were written, and how long they are; `None` for one that is not there.
+pub(crate) type Stamp = [Option<(SystemTime, u64)>; 3];
+
 impl TlsFiles {
+    /// What changes when a file does.
+    pub(crate) fn stamp(&self) -> Stamp {
+        [&self.certificate, &self.key, &self.authorities].map(|path| {
+            let data = std::fs::metadata(path).ok()?;
+            Some((data.modified().ok()?, data.len()))
+        })
+    }
+
     fn load(&self) -> Result<Loaded, TlsError> {
         let mut roots = RootCertStore::empty();
         for authority in certificates(&self.authorities)? {

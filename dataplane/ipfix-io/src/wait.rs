@@ -48,3 +48,13 @@ pub(crate) fn is_writable(fd: BorrowedFd<'_>) -> io::Result<bool> {
     poll(&mut fds, PollTimeout::ZERO)?;
     Ok(fds[0].any().unwrap_or(true))
 }
+
+/// Whether a descriptor can be read now, or its other end is gone.
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    match poll(&mut fds, PollTimeout::ZERO) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

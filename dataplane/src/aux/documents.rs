@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crem_api::protocol::{Body, Get, Reply};
+use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get, Reply};
 use crem_api::state::{
     Counters, Flows, InbandStatus, Named, PeerStatus, PortStatus, SegmentCounters, SegmentStatus,
     Status,
@@ -43,6 +43,10 @@ pub(super) fn reply(about: &About, snapshot: &Snapshot, get: Get) -> Reply {
         Get::Status => Body::Status(status(about, snapshot)),
         Get::Counters => Body::Counters(counters(about, snapshot)),
         Get::Flows => Body::Flows(flows(about, snapshot)),
+        Get::Export => Body::Error(ErrorReply {
+            code: ErrorCode::Unknown,
+            message: "the exporting process has this, on its own socket".to_owned(),
+        }),
     };
     Reply::new(snapshot.at_ns / 1_000_000, body)
 }

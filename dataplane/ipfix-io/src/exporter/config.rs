@@ -31,11 +31,27 @@ pub enum Destination {
     File(PathBuf),
 }
 
+impl Destination {
+    /// The address, where there is one.
+    pub(crate) fn address_mut(&mut self) -> Option<&mut SocketAddr> {
+        match self {
+            Self::Tcp(address)
+            | Self::Tls { address, .. }
+            | Self::Udp(address)
+            | Self::Sctp(address) => Some(address),
+            Self::File(_) => None,
+        }
+    }
+}
+
 /// An exporter to one collector.
 #[derive(Clone, Debug)]
 pub struct ExporterConfig {
     /// Where records go.
     pub destination: Destination,
+    /// The host's name: it is looked up at every attempt (see [`crate::Exporter::lookup`]), and takes the
+    /// place of the address in the destination.
+    pub host: Option<String>,
     /// What sessions are like; its transport has to match the destination.
     pub session: Arc<SessionConfig>,
     /// Octets that wait for the collector at most, without what the kernel holds. What exceeds it is
@@ -64,6 +80,7 @@ impl ExporterConfig {
     pub fn new(destination: Destination, session: Arc<SessionConfig>) -> Self {
         Self {
             destination,
+            host: None,
             session,
             queue: 4 << 20,
             retry: Duration::from_secs(60),
@@ -131,6 +148,8 @@ pub enum ExporterError {
 pub enum EndReason {
     /// The collector cannot be reached, or the connection broke.
     Broken(std::io::Error),
+    /// Its name has no address.
+    Unknown(std::io::Error),
     /// The collector ended the connection.
     ClosedByCollector,
     /// No connection, or no handshake, in time.
@@ -149,6 +168,7 @@ impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken(error) => write!(f, "connection failed: {error}"),
+            Self::Unknown(error) => write!(f, "the collector's name has no address: {error}"),
             Self::ClosedByCollector => f.write_str("closed by the collector"),
             Self::ConnectTimeout => f.write_str("the collector did not answer in time"),
             Self::Untrusted(error) => write!(f, "TLS failed: {error}"),
@@ -202,7 +222,7 @@ pub struct ExporterCounters {
     pub refused: u64,
     /// Sequence records of another session, dropped.
     pub stale: u64,
-    /// Records in messages that were complete but not sent when their session ended.
+    /// Records that were taken but not sent when their session ended.
     pub lost: u64,
     /// Datagrams that the network refused.
     pub datagram_errors: u64,

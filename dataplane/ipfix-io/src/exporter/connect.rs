@@ -1,6 +1,7 @@
-//! From nothing to a session: connecting, the handshake of TLS, and waiting for a refusal.
+//! From nothing to a session: looking up a name, connecting, the handshake of TLS, and waiting for a refusal.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crem_meter::Utc;
@@ -9,7 +10,72 @@ use super::{Destination, EndReason, Exporter, State};
 use crate::link::{Link, Received};
 use crate::tls::{TlsError, names};
 
+/// How far the time between attempts grows.
+const MAX_BACK_OFF: u32 = 10;
+
 impl Exporter {
+    /// Where it stands, in a word.
+    pub const fn state(&self) -> &'static str {
+        match &self.state {
+            State::Waiting { .. } => "waiting",
+            State::Resolving { .. } => "resolving",
+            State::Connecting { .. } => "connecting",
+            State::Handshaking { .. } | State::Confirming { .. } => "handshake",
+            State::Open(_) => "session",
+            State::Closed => "closed",
+        }
+    }
+
+    /// Until the next attempt: the configured time after the last one at least, more after failures in a
+    /// row, and up to a tenth more so that many exporters do not come at once.
+    pub(super) fn wait(&mut self, now: Utc) -> State {
+        let times = 2u32.saturating_pow(self.failures).min(MAX_BACK_OFF);
+        self.failures = self.failures.saturating_add(1);
+        let delay = self.config.retry.saturating_mul(times);
+        let mut jitter =
+            self.config.seed ^ self.counters.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        jitter = (jitter ^ jitter >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
+        let delay = delay + delay.mul_f64(jitter as f64 / f64::from(1 << 24) / 10.0);
+        State::Waiting {
+            until: self.attempt.after(delay).max(now),
+        }
+    }
+
+    /// The next attempt: by name, or at once.
+    pub(super) fn attempt(&mut self, now: Utc) -> (State, bool) {
+        if self.config.host.is_none() {
+            return self.connect(now);
+        }
+        self.attempt = now;
+        let until = now.after(self.config.connect_timeout);
+        self.lookup_due = true;
+        (State::Resolving { until }, false)
+    }
+
+    /// The host name to look up now, once for each attempt; answer with [`Exporter::found`].
+    pub fn lookup(&mut self) -> Option<&str> {
+        if !std::mem::take(&mut self.lookup_due) {
+            return None;
+        }
+        self.config.host.as_deref()
+    }
+
+    /// What a name that was looked up stands for. An answer that comes too late is of no use.
+    pub fn found(&mut self, now: Utc, address: io::Result<IpAddr>) {
+        if !matches!(self.state, State::Resolving { .. }) {
+            return;
+        }
+        self.state = match address {
+            Ok(address) => {
+                if let Some(own) = self.config.destination.address_mut() {
+                    own.set_ip(address);
+                }
+                self.connect(now).0
+            }
+            Err(error) => self.fail(now, EndReason::Unknown(error)),
+        };
+    }
+
     pub(super) fn connect(&mut self, now: Utc) -> (State, bool) {
         self.attempt = now;
         self.counters.attempts += 1;

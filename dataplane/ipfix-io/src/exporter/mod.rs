@@ -28,13 +28,15 @@ use crate::wait::Interest;
 
 /// Events that wait to be taken at most.
 const MAX_EVENTS: usize = 64;
-/// How far the time between attempts grows.
-const MAX_BACK_OFF: u32 = 10;
 
 #[derive(Debug)]
 enum State {
     /// Not connected until the next attempt.
     Waiting {
+        until: Utc,
+    },
+    /// Its name is being looked up.
+    Resolving {
         until: Utc,
     },
     /// TCP or SCTP.
@@ -79,6 +81,7 @@ pub struct Exporter {
     /// Attempts in a row without a session that lasted.
     failures: u32,
     attempt: Utc,
+    lookup_due: bool,
     /// Sent in all sessions that are over.
     totals: Totals,
     not_sent: NotSent,
@@ -101,6 +104,7 @@ impl Exporter {
             number: 0,
             failures: 0,
             attempt: Utc(0),
+            lookup_due: false,
             totals: Totals::default(),
             not_sent: NotSent::default(),
             ignored: Ignored::default(),
@@ -194,7 +198,7 @@ impl Exporter {
                 &open.link,
                 !open.outbox.is_empty() || open.link.has_unsent(),
             ),
-            State::Waiting { .. } | State::Closed => return None,
+            State::Waiting { .. } | State::Resolving { .. } | State::Closed => return None,
         };
         Some(Interest {
             fd: link.as_fd(),
@@ -207,6 +211,7 @@ impl Exporter {
     pub fn next_timeout(&self) -> Option<Utc> {
         match &self.state {
             State::Waiting { until }
+            | State::Resolving { until }
             | State::Connecting { until, .. }
             | State::Handshaking { until, .. }
             | State::Confirming { until, .. } => Some(*until),
@@ -243,7 +248,10 @@ impl Exporter {
     /// One step: the state to go on with, and whether another step may follow at once.
     fn step(&mut self, now: Utc, state: State) -> (State, bool) {
         match state {
-            State::Waiting { until } if now >= until => self.connect(now),
+            State::Waiting { until } if now >= until => self.attempt(now),
+            State::Resolving { until } if now >= until => {
+                (self.fail(now, EndReason::ConnectTimeout), false)
+            }
             State::Connecting { link, until } => match link.connected() {
                 Ok(true) => self.connected(now, link),
                 Ok(false) if now >= until => (self.fail(now, EndReason::ConnectTimeout), false),
@@ -355,9 +363,9 @@ impl Exporter {
 
     /// The session is over: what was not sent is counted as such.
     fn end(&mut self, now: Utc, open: &Open, reason: EndReason) -> State {
-        let unsent = open.outbox.unsent();
-        self.counters.lost += unsent.records;
-        for _ in 0..unsent.records {
+        let unsent = open.outbox.unsent().records + open.session.open_records();
+        self.counters.lost += unsent;
+        for _ in 0..unsent {
             self.not_sent.add(now, 0, 0);
         }
         self.totals.messages += open.sent.messages;
@@ -383,21 +391,6 @@ impl Exporter {
         }
         self.tell(ExporterEvent::Failed(reason));
         self.wait(now)
-    }
-
-    /// Until the next attempt: the configured time after the last one at least, more after failures in a
-    /// row, and up to a tenth more so that many exporters do not come at once.
-    fn wait(&mut self, now: Utc) -> State {
-        let times = 2u32.saturating_pow(self.failures).min(MAX_BACK_OFF);
-        self.failures = self.failures.saturating_add(1);
-        let delay = self.config.retry.saturating_mul(times);
-        let mut jitter =
-            self.config.seed ^ self.counters.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        jitter = (jitter ^ jitter >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
-        let delay = delay + delay.mul_f64(jitter as f64 / f64::from(1 << 24) / 10.0);
-        State::Waiting {
-            until: self.attempt.after(delay).max(now),
-        }
     }
 
     fn tell(&mut self, event: ExporterEvent) {

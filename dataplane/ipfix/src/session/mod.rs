@@ -119,6 +119,11 @@ impl Session {
         self.totals
     }
 
+    /// Records of the profiles in the open message: lost if the session ends before the message is complete.
+    pub const fn open_records(&self) -> u64 {
+        self.open_records
+    }
+
     /// How often the clock was behind an earlier message: the message got the earlier time.
     pub const fn clock_steps(&self) -> u64 {
         self.clock_steps

@@ -23,19 +23,25 @@ const MIN_POOL: u32 = 2047;
 pub(crate) struct Flags {
     /// Bootstrap file, TOML.
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Config document, TOML or (named *.json) JSON.
     #[arg(long, value_name = "FILE")]
-    document: Option<String>,
+    pub(crate) document: Option<String>,
     /// Unix socket that serves the status.
     #[arg(long, value_name = "PATH")]
-    status_socket: Option<String>,
+    pub(crate) status_socket: Option<String>,
     /// CPU that the worker is pinned to.
     #[arg(long, value_name = "N")]
-    cpu: Option<u32>,
+    pub(crate) cpu: Option<u32>,
     /// Log filter, for example info or crem_dataplane=debug.
     #[arg(long, value_name = "FILTER")]
-    log: Option<String>,
+    pub(crate) log: Option<String>,
+    /// Unix socket of the exporting process.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) export_socket: Option<String>,
+    /// Status socket of the exporting process; it has a flag there.
+    #[arg(skip)]
+    pub(crate) export_status_socket: Option<String>,
 }
 
 /// A finished bootstrap.
@@ -50,6 +56,8 @@ pub(crate) struct Bootstrap {
     pub(crate) pool_frames: u32,
     pub(crate) ring_frames: u32,
     pub(crate) log_filter: String,
+    pub(crate) export_socket: PathBuf,
+    pub(crate) export_status_socket: PathBuf,
 }
 
 impl Bootstrap {
@@ -77,6 +85,7 @@ impl Bootstrap {
             t.finish();
             socket
         });
+        let export = t.or("export", Export::default(), Export::read);
         let worker = t.or("worker", (None, Idle::Sleep), worker);
         let memory = t.or("memory", Memory::default(), Memory::read);
         let log_filter = t.or("logging", "info".to_owned(), |n| {
@@ -86,7 +95,7 @@ impl Bootstrap {
             filter
         });
         t.finish();
-        let (worker, memory) = (worker?, memory?);
+        let (worker, memory, export) = (worker?, memory?, export?);
         Some(Self {
             document: document?,
             status_socket: status_socket?,
@@ -97,6 +106,36 @@ impl Bootstrap {
             pool_frames: memory.pool_frames,
             ring_frames: memory.ring_frames,
             log_filter: log_filter?,
+            export_socket: export.socket,
+            export_status_socket: export.status_socket,
+        })
+    }
+}
+
+struct Export {
+    socket: PathBuf,
+    status_socket: PathBuf,
+}
+
+impl Default for Export {
+    fn default() -> Self {
+        Self {
+            socket: "/run/crem/export.sock".into(),
+            status_socket: "/run/crem/export-status.sock".into(),
+        }
+    }
+}
+
+impl Export {
+    fn read(node: &Node<'_>) -> Option<Self> {
+        let d = Self::default();
+        let mut t = node.table()?;
+        let socket = t.or("socket", d.socket, path);
+        let status_socket = t.or("status_socket", d.status_socket, path);
+        t.finish();
+        Some(Self {
+            socket: socket?,
+            status_socket: status_socket?,
         })
     }
 }
@@ -182,6 +221,8 @@ fn merged(
     );
     all.set_override_option("document", flags.document.clone())?
         .set_override_option("status.socket", flags.status_socket.clone())?
+        .set_override_option("export.socket", flags.export_socket.clone())?
+        .set_override_option("export.status_socket", flags.export_status_socket.clone())?
         .set_override_option("worker.cpu", flags.cpu)?
         .set_override_option("logging.filter", flags.log.clone())?
         .build()?

@@ -3,14 +3,19 @@
 #![forbid(unsafe_code)]
 
 mod bootstrap;
+mod collect;
+mod export;
 
 use std::io::{IsTerminal, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use crem_api::Invalid;
 use crem_dataplane::start::{Failure, MemoryKind, Options, run};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use bootstrap::{Bootstrap, Flags};
 
@@ -31,11 +36,17 @@ struct Arguments {
 enum Process {
     /// Runs the data plane: ports, forwarding, protection.
     Dataplane(Flags),
+    /// Runs the exporting process: IPFIX records from the data plane to collectors.
+    Export(export::ExportFlags),
+    /// Collects IPFIX and checks what exporters do: over TCP, TLS and UDP, or from files.
+    Collect(Box<collect::CollectFlags>),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().process {
         Process::Dataplane(flags) => dataplane(&flags),
+        Process::Export(flags) => export::export(&flags),
+        Process::Collect(flags) => collect::collect(&flags),
     }
 }
 
@@ -111,6 +122,15 @@ fn refuse(what: &str, invalid: &Invalid) -> ExitCode {
         eprintln!("  {issue}");
     }
     ExitCode::from(INVALID)
+}
+
+/// Readable once SIGTERM or SIGINT came.
+fn stop_signals() -> std::io::Result<UnixStream> {
+    let (stop, wake) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
+    }
+    Ok(stop)
 }
 
 fn log_to_stderr(filter: &str) -> Result<(), Invalid> {

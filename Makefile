@@ -90,8 +90,9 @@ bench-fec: ## coding against ISA-L, reed-solomon-erasure and the XOR bound (abou
 restore: ## restore every request packet of the captures
 	cargo run --release --locked -q -p crem-integration --bin restore -- integration/testdata/captures/*.pcap.gz
 
-ipfix: build ## IPFIX of every capture through a strict check and the collectors of Debian
+ipfix: build ## IPFIX of every capture through a strict check and the collectors of Debian; export and collect against bad peers
 	python3 -B integration/ipfix/test_check.py -q
+	python3 -B integration/ipfix/processes.py target/release/crem-gateway target/results/ipfix-processes
 	python3 -B integration/ipfix/interop.py target/release/ipfix-replay target/results/ipfix integration/testdata/captures/*.pcap.gz
 
 bench-meter: ## what metering and encoding cost (about 1 minute after the build)

@@ -47,6 +47,11 @@ pub trait Port<B> {
         0
     }
 
+    /// Frames that came by and that we never got, as far as the device tells.
+    fn missed(&self) -> u64 {
+        0
+    }
+
     /// Whether the link is up.
     fn link_up(&self) -> bool {
         true
@@ -154,6 +159,8 @@ pub(crate) mod heap {
         pub(crate) sent: Vec<HeapBuf>,
         /// Frames that it takes before it is full; `None`: never full.
         pub(crate) room: Option<usize>,
+        /// Frames that it says it missed.
+        pub(crate) missed: u64,
     }
 
     impl HeapPort {
@@ -163,6 +170,9 @@ pub(crate) mod heap {
     }
 
     impl Port<HeapBuf> for HeapPort {
+        fn missed(&self) -> u64 {
+            self.missed
+        }
         fn receive(&mut self, into: &mut Vec<HeapBuf>) {
             let mut waiting = self.waiting.borrow_mut();
             let count = waiting.len().min(BURST);

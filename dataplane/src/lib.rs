@@ -22,6 +22,7 @@ pub mod guard;
 pub mod inband;
 pub mod machine;
 mod messages;
+pub mod metering;
 pub mod order;
 pub mod protect;
 pub mod resent;

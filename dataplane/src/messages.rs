@@ -82,6 +82,7 @@ impl<P: Platform> Segment<P> {
             pool: &self.pool,
             inband,
             counters: &mut self.counters,
+            restored: &mut self.restored,
             messages: &mut self.out_messages,
         };
         protection.settle(&mut around, now, &mut self.to_lan);
@@ -149,6 +150,14 @@ impl<P: Platform> Segment<P> {
             }
             s.settle(now);
         });
+        self.last_flush();
+        self.meter(now);
+        if let Some(metering) = &mut self.metering {
+            metering.close();
+        }
+    }
+
+    fn last_flush(&mut self) {
         for _ in 0..LAST_FLUSHES {
             let (lan, wan) = (self.lan.flush(), self.wan.flush());
             if lan && wan {

@@ -26,6 +26,7 @@ use crate::protect::Protection;
 use crate::segment::{Parts, Segment};
 use crate::snapshot::SegmentSnapshot;
 
+mod metering;
 mod responses;
 
 const HOSTS: [&str; 2] = ["10.0.1.1", "10.0.2.1"];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crem_api::protocol::MAX_FLOWS;
 use crem_api::{RestoredEcn, Segment as SegmentConfig};
-use crem_core::actions::{Actions, Emit, RepairKind, Transmit};
+use crem_core::actions::{Actions, Delivery, Emit, RepairKind, Transmit};
 use crem_core::crf::{Crf, Same};
 use crem_core::csf::Csf;
 use crem_core::events::Event;
@@ -27,6 +27,7 @@ use crate::core_config::{core_config, max_t};
 use crate::counters::SegmentCounters;
 use crate::emit::Route;
 use crate::inband::Inband;
+use crate::metering::Tap;
 use crate::order::{Arrival, merge};
 use crate::resent::is_resent;
 use crate::restore::Restorer;
@@ -56,6 +57,8 @@ pub struct Surroundings<'a, P: Platform> {
     pub inband: &'a mut Inband<P>,
     /// Counters.
     pub counters: &'a mut SegmentCounters,
+    /// Where restored frames are to be noted.
+    pub restored: &'a mut Tap<P::Buf>,
     /// Frames of messages, in order, with the side that each leaves on.
     pub messages: &'a mut Vec<(Side, P::Buf)>,
 }
@@ -143,6 +146,15 @@ impl<P: Platform> Protection<P> {
     /// Packets from the WAN.
     pub fn sources_received(&mut self, now: Instant, descs: &[Desc<P::Buf>]) {
         self.crf.on_burst(now, descs, &mut self.actions);
+    }
+
+    /// Appends the restored frames among those that are about to leave toward the LAN.
+    pub fn note_restored(&self, to: &mut Tap<P::Buf>) {
+        if let Some(to) = to {
+            let restored = |d: &&(Delivery, P::Buf)| d.0 == Delivery::Restored;
+            let restored = self.actions.deliver.iter().filter(restored);
+            to.extend(restored.map(|(_, frame)| frame.clone()));
+        }
     }
 
     /// Takes what leaves toward the LAN, in order, among the frames of the burst that the receiver
@@ -238,6 +250,7 @@ impl<P: Platform> Protection<P> {
             let decoded = self.restorer.run(&job, &self.actions, around.pool, coding);
             self.crf.on_decoded(now, decoded, &mut self.actions);
         }
+        self.note_restored(around.restored);
         out.extend(self.actions.deliver.drain(..).map(|(_, frame)| frame));
         let drops = &mut around.counters.drops;
         self.coder

@@ -10,6 +10,7 @@ use crate::classify::{Datagram, Refusal, Side, Source, Verdict, View};
 use crate::counters::{Drops, SegmentCounters};
 use crate::guard::{Guard, Remake};
 use crate::inband::Inband;
+use crate::metering::{Metering, Tap};
 use crate::order::Arrival;
 use crate::protect::Protection;
 use crate::snapshot::SegmentSnapshot;
@@ -47,6 +48,9 @@ pub struct Segment<P: Platform> {
     pub(crate) mail: Vec<(Datagram, P::Buf)>,
     acks: Vec<Ack>,
     managed: Vec<Managed>,
+    pub(crate) metering: Option<Metering<P>>,
+    /// Frames restored in this turn, where that is asked for.
+    pub(crate) restored: Tap<P::Buf>,
 }
 
 /// What a segment is made of.
@@ -90,6 +94,8 @@ impl<P: Platform> Segment<P> {
             acks: Vec::with_capacity(BURST),
             managed: Vec::with_capacity(BURST),
             out_messages: Vec::with_capacity(BURST),
+            metering: None,
+            restored: None,
         }
     }
 
@@ -135,6 +141,7 @@ impl<P: Platform> Segment<P> {
         }
         self.lan.flush();
         self.wan.flush();
+        self.meter(now);
         busy || self.lan.waiting() > 0 || self.wan.waiting() > 0
     }
 
@@ -145,6 +152,9 @@ impl<P: Platform> Segment<P> {
         let any = !burst.is_empty();
         if any {
             let now = clock();
+            if let Some(metering) = &mut self.metering {
+                metering.arrived(Side::Lan, now, &burst);
+            }
             for frame in burst.drain(..) {
                 match self.sort(frame, Side::Lan, now) {
                     Sorted::Onward(frame) => self.to_wan.push(frame),
@@ -178,6 +188,9 @@ impl<P: Platform> Segment<P> {
         let received = burst.len();
         if received > 0 {
             let now = clock();
+            if let Some(metering) = &mut self.metering {
+                metering.arrived(Side::Wan, now, &burst);
+            }
             for frame in burst.drain(..) {
                 match self.sort(frame, Side::Wan, now) {
                     Sorted::Onward(frame) => self.arrivals.push(Arrival::Plain(frame)),
@@ -225,6 +238,7 @@ impl<P: Platform> Segment<P> {
                 if !self.descs.is_empty() {
                     protection.sources_received(now, &self.descs);
                 }
+                protection.note_restored(&mut self.restored);
                 protection.merge(&mut self.arrivals, &self.descs, &mut self.to_lan);
             }
             None => self.pass_arrivals(),
@@ -342,6 +356,11 @@ impl<P: Platform> Segment<P> {
         to.active = false;
         to.off_reason = self.guard.reason().filter(|_| self.protection.is_none());
         to.events.clear();
+        to.metering = None;
+        to.points.clear();
+        if let Some(metering) = &mut self.metering {
+            metering.describe(to);
+        }
         if let Some(protection) = &mut self.protection {
             protection.describe(to);
         }

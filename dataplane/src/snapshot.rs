@@ -7,6 +7,7 @@ use crem_core::events::Event;
 use crem_core::{crf, csf};
 
 use crate::counters::SegmentCounters;
+use crate::metering::{MeteringCounters, PointCounters};
 
 /// One segment at one moment.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,11 @@ pub struct SegmentSnapshot {
     pub csf: Vec<(&'static str, u64)>,
     /// Counters of the receiver function by name.
     pub crf: Vec<(&'static str, u64)>,
+    /// Counters of metering, and why nothing is observed although that is configured; `None` where it is
+    /// not.
+    pub metering: Option<(MeteringCounters, Option<&'static str>)>,
+    /// Observation Points.
+    pub points: Vec<PointCounters>,
     /// Next hops known.
     pub next_hops: Vec<(IpAddr, [u8; 6])>,
     /// What happened since the last snapshot, the oldest left out if it was much.

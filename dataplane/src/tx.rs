@@ -8,6 +8,7 @@ use crem_core::time::{Duration, Instant};
 
 use crate::buffer::{BURST, Buffer, Port};
 use crate::counters::{Coding, Drops, PortCounters};
+use crate::metering::Tap;
 
 /// Frames that may wait for a device that takes none.
 pub(crate) const WAITING: usize = 1024;
@@ -22,6 +23,8 @@ pub struct Egress<D, B> {
     /// What went through it.
     pub counters: PortCounters,
     waiting: Vec<B>,
+    /// What the device took, for whom it may concern; emptied elsewhere.
+    pub(crate) tap: Tap<B>,
 }
 
 impl<B: Buffer, D: Port<B>> Egress<D, B> {
@@ -32,6 +35,7 @@ impl<B: Buffer, D: Port<B>> Egress<D, B> {
             device,
             counters: PortCounters::default(),
             waiting,
+            tap: None,
         }
     }
 
@@ -82,7 +86,15 @@ impl<B: Buffer, D: Port<B>> Egress<D, B> {
 
     fn give(&mut self, frames: &mut Vec<B>) {
         let (count, size) = (frames.len(), octets(frames));
+        let before = self.tap.as_mut().map_or(0, |tap| {
+            let before = tap.len();
+            tap.extend_from_slice(frames);
+            before
+        });
         self.device.send(frames);
+        if let Some(tap) = &mut self.tap {
+            tap.truncate(before + count - frames.len());
+        }
         self.counters.tx_frames += (count - frames.len()) as u64;
         self.counters.tx_octets += size - octets(frames);
     }

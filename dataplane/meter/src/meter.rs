@@ -241,11 +241,12 @@ impl Meter {
     }
 
     /// The sequence observers for one collector at every place, by its number in the configuration.
-    pub fn collector(&mut self, number: usize) -> impl Iterator<Item = &mut Observer> {
+    pub fn collector(&mut self, number: u16) -> impl Iterator<Item = &mut Observer> {
         self.points
             .iter_mut()
             .flatten()
-            .filter_map(move |meters| meters.sequences.get_mut(number))
+            .flat_map(|meters| &mut meters.sequences)
+            .filter(move |observer| observer.collector() == number)
     }
 
     /// The packet observer of a place.

@@ -178,6 +178,11 @@ impl Observer {
         Ok(())
     }
 
+    /// The collector that it counts for.
+    pub const fn collector(&self) -> u16 {
+        self.config.collector
+    }
+
     /// What happened so far.
     pub const fn counters(&self) -> &ObserverCounters {
         &self.counters

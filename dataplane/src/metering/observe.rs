@@ -1,0 +1,326 @@
+//! What happens at the end of a turn: the frames of the turn are shown to the meters, and now and then
+//! what is due is made, sessions begin and end, and the ports are asked for what they missed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+
+use crem_core::time::{Duration, Instant};
+use crem_ipfix::handover::{Control, Item};
+use crem_meter::point::Place;
+use crem_meter::{Meter, Utc};
+use crem_wire::frame::{ParseConfig, parse};
+
+use super::counters::PointCounters;
+use super::ring::Outbox;
+use super::{CHANCES, Metering, PAUSE, Tap};
+use crate::buffer::{Buffer, Platform, Port};
+use crate::segment::Segment;
+use crate::snapshot::SegmentSnapshot;
+use crate::tx::WAITING;
+
+/// Between two looks at what is due. A batch that is not full leaves after so long.
+const TICK: Duration = Duration::from_millis(5);
+/// Records that each meter makes at once of what is due: more are made in the next turns.
+const BUDGET: usize = 32;
+/// Between two accounts of what selection saw and what was ignored.
+const ACCOUNT: Duration = Duration::from_secs(1);
+
+/// Frames that left in a turn.
+pub(crate) struct Left<'a, B> {
+    /// On the LAN side.
+    pub lan: &'a mut Tap<B>,
+    /// On the WAN side.
+    pub wan: &'a mut Tap<B>,
+    /// Whether frames still wait for the LAN device.
+    pub lan_waits: bool,
+}
+
+impl<P: Platform> Metering<P> {
+    /// Shows the frames of a turn to the meters and lets go of them. `missed` tells the frames that each
+    /// port missed, LAN first, in all so far; it is asked now and then.
+    pub(crate) fn turn(
+        &mut self,
+        now: Instant,
+        mut left: Left<'_, P::Buf>,
+        missed: impl FnOnce() -> [u64; 2],
+    ) {
+        let step = AssertUnwindSafe(|| {
+            if now >= self.next_tick {
+                self.tick(now, missed());
+            }
+            self.show(now, &mut left);
+        });
+        if catch_unwind(step).is_err() {
+            self.failed(now);
+        }
+        self.lan.frames.clear();
+        self.wan.frames.clear();
+        for tap in [left.lan, left.wan].into_iter().flatten() {
+            tap.clear();
+        }
+        if !left.lan_waits || self.restored.len() > WAITING {
+            // Those that are still here never left.
+            self.restored.clear();
+        }
+    }
+
+    fn show(&mut self, now: Instant, left: &mut Left<'_, P::Buf>) {
+        let Some(meter) = &mut self.meter else {
+            return;
+        };
+        let mut shown = Shown {
+            meter,
+            parse: &self.config.parse,
+            outbox: &mut self.outbox,
+        };
+        shown.all(
+            Place::LanIngress,
+            self.clock.utc(self.lan.at),
+            &self.lan.frames,
+        );
+        #[cfg(test)]
+        assert!(!std::mem::take(&mut self.panic_next), "this was to panic");
+        let at = self.clock.utc(now);
+        if let Some(tap) = left.wan {
+            shown.all(Place::WanEgress, at, tap);
+        }
+        shown.all(
+            Place::WanIngress,
+            self.clock.utc(self.wan.at),
+            &self.wan.frames,
+        );
+        if let Some(tap) = left.lan {
+            shown.lan_egress(at, tap, &mut self.restored);
+        }
+    }
+
+    fn tick(&mut self, now: Instant, missed: [u64; 2]) {
+        self.next_tick = now + TICK;
+        while let Ok(control) = self.outbox.controls.try_recv() {
+            self.session(control);
+        }
+        self.rearm(now);
+        self.adjust_clock(now);
+        // Before anything is reported: a report must not call complete what is not.
+        self.look_for_missed(missed);
+        let utc = self.clock.utc(now);
+        if let Some(meter) = &mut self.meter
+            && meter.poll(utc, BUDGET, &mut self.outbox)
+        {
+            self.next_tick = now;
+        }
+        if now >= self.next_account {
+            self.next_account = now + ACCOUNT;
+            self.account();
+        }
+        self.outbox.hand_over();
+    }
+
+    /// Begins or ends metering for a collector.
+    fn session(&mut self, control: Control) {
+        let (collector, session) = match control {
+            Control::Begin(collector, session) => (collector, Some(session)),
+            Control::End(collector) => (collector, None),
+        };
+        match self
+            .sessions
+            .iter_mut()
+            .find(|(number, _)| *number == collector)
+        {
+            Some((_, known)) => *known = session,
+            None => self.sessions.push((collector, session)),
+        }
+        if let Some(meter) = &mut self.meter {
+            apply(meter, collector, session);
+        }
+    }
+
+    fn adjust_clock(&mut self, now: Instant) {
+        let target = self.outbox.shared.utc_offset.load(Ordering::Relaxed);
+        if self.clock.is_far_from(target) {
+            if let Some(meter) = &mut self.meter {
+                meter.flush(&mut self.outbox);
+            }
+            self.clock.step(target, now);
+            self.counters.clock_steps += 1;
+        } else {
+            self.clock.slew(target, now);
+        }
+    }
+
+    /// What a port missed it missed before the frames are shown that came after it.
+    fn look_for_missed(&mut self, missed: [u64; 2]) {
+        let places = [Place::LanIngress, Place::WanIngress];
+        for ((before, now), place) in self.missed.iter_mut().zip(missed).zip(places) {
+            if now > *before {
+                self.counters.missed_frames += now - *before;
+                if let Some(meter) = &mut self.meter {
+                    meter.missed(place);
+                }
+            }
+            *before = now;
+        }
+    }
+
+    /// What selection saw, for each Selection Sequence, and what was not taken into account.
+    fn account(&mut self) {
+        if let Some(meter) = &self.meter {
+            for place in Place::ALL {
+                if let Some((sequence, stats)) = meter.packets(place).and_then(|p| p.selection()) {
+                    self.outbox.item(&Item::Selection(sequence, stats));
+                }
+            }
+        }
+        let (packets, octets) = self.ignored();
+        let shared = &self.outbox.shared;
+        shared.ignored_packets.store(packets, Ordering::Relaxed);
+        shared.ignored_octets.store(octets, Ordering::Relaxed);
+    }
+
+    /// Packets and octets not taken into account, those that the ports missed among them; nobody knows
+    /// the octets of these.
+    fn ignored(&mut self) -> (u64, u64) {
+        self.collect();
+        let (packets, octets) = self.ignored_before;
+        let sum = |(packets, octets): (u64, u64), point: &PointCounters| {
+            let more = point.ignored();
+            (packets + more.0, octets + more.1)
+        };
+        let before = (packets + self.counters.missed_frames, octets);
+        self.points.iter().fold(before, sum)
+    }
+
+    fn collect(&mut self) {
+        self.points.clear();
+        if let Some(meter) = &mut self.meter {
+            PointCounters::collect(meter, &mut self.points);
+        }
+    }
+
+    /// After a panic nobody knows what state the meters are in: not even their end may harm.
+    fn failed(&mut self, now: Instant) {
+        self.counters.panics += 1;
+        let ignored = catch_unwind(AssertUnwindSafe(|| self.ignored()));
+        if let Ok((packets, octets)) = ignored {
+            self.ignored_before = (packets - self.counters.missed_frames, octets);
+        }
+        let failed = self.meter.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
+        self.outbox.restart();
+        self.failures += 1;
+        self.again_at = (self.failures < CHANCES).then(|| now + PAUSE);
+        self.next_tick = now + TICK;
+    }
+
+    fn rearm(&mut self, now: Instant) {
+        if self.again_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.again_at = None;
+        // It could be built before.
+        self.meter = self.config.build().ok();
+        if let Some(meter) = &mut self.meter {
+            for (collector, session) in &self.sessions {
+                apply(meter, *collector, *session);
+            }
+        }
+    }
+
+    /// Makes the records of everything open and hands them over: the segment ends.
+    pub(crate) fn close(&mut self) {
+        let flush = AssertUnwindSafe(|| {
+            if let Some(meter) = &mut self.meter {
+                meter.flush(&mut self.outbox);
+            }
+            self.account();
+            self.outbox.hand_over();
+        });
+        let _ = catch_unwind(flush);
+    }
+
+    /// Counters and state into a snapshot, whose memory is kept.
+    pub(crate) fn describe(&mut self, to: &mut SegmentSnapshot) {
+        self.collect();
+        let counters = &mut self.counters;
+        counters.batches = self.outbox.batches;
+        counters.items = self.outbox.items;
+        counters.ring_full = self.outbox.lost;
+        to.metering = Some((*counters, self.reason()));
+        to.points.extend_from_slice(&self.points);
+    }
+}
+
+fn apply(meter: &mut Meter, collector: u16, session: Option<u32>) {
+    for observer in meter.collector(collector) {
+        match session {
+            Some(session) => observer.begin_session(session),
+            None => observer.end_session(),
+        }
+    }
+}
+
+/// Meters with what showing a frame needs besides.
+struct Shown<'a> {
+    meter: &'a mut Meter,
+    parse: &'a ParseConfig,
+    outbox: &'a mut Outbox,
+}
+
+impl Shown<'_> {
+    fn all<B: Buffer>(&mut self, place: Place, at: Utc, frames: &[B]) {
+        for frame in frames {
+            let octets = frame.octets();
+            let parsed = parse(octets, self.parse);
+            self.meter.observe(place, at, octets, &parsed, self.outbox);
+        }
+    }
+
+    /// Two points see what leaves toward the LAN: one all of it, the other what was received.
+    fn lan_egress<B: Buffer>(&mut self, at: Utc, frames: &[B], restored: &mut Vec<B>) {
+        for frame in frames {
+            let octets = frame.octets();
+            let parsed = parse(octets, self.parse);
+            match restored.iter().position(|other| other.is_same(frame)) {
+                Some(place) => drop(restored.swap_remove(place)),
+                None => {
+                    let place = Place::LanEgressBeforeRepair;
+                    self.meter.observe(place, at, octets, &parsed, self.outbox);
+                }
+            }
+            let place = Place::LanEgressAfterRepair;
+            self.meter.observe(place, at, octets, &parsed, self.outbox);
+        }
+    }
+}
+
+impl<P: Platform> Segment<P> {
+    /// Begins to observe what passes.
+    #[must_use]
+    pub fn with_metering(mut self, metering: Option<Metering<P>>) -> Self {
+        use crate::classify::Side;
+        let wants = |side| metering.as_ref().is_some_and(|m| m.wants_egress(side));
+        self.lan.tap = super::tap(wants(Side::Lan));
+        self.wan.tap = super::tap(wants(Side::Wan));
+        let tells = metering.as_ref().is_some_and(Metering::tells_restored);
+        self.restored = super::tap(tells);
+        self.metering = metering;
+        self
+    }
+
+    /// Shows what came and went in this turn to the meters.
+    pub(crate) fn meter(&mut self, now: Instant) {
+        let Some(metering) = &mut self.metering else {
+            return;
+        };
+        if let Some(restored) = &mut self.restored {
+            metering.restored.append(restored);
+        }
+        let left = Left {
+            lan_waits: self.lan.waiting() > 0,
+            lan: &mut self.lan.tap,
+            wan: &mut self.wan.tap,
+        };
+        let devices = (&self.lan.device, &self.wan.device);
+        metering.turn(now, left, || [devices.0.missed(), devices.1.missed()]);
+    }
+}

@@ -102,6 +102,11 @@ impl Port<Frame> for Device {
         stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf + stats.tx_errors
     }
 
+    fn missed(&self) -> u64 {
+        let stats = self.port.stats().unwrap_or_default();
+        stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf
+    }
+
     fn link_up(&self) -> bool {
         self.port.link().is_ok_and(|link| link.up)
     }

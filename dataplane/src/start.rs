@@ -23,6 +23,7 @@ use crate::dpdk::{Device, Dpdk, FramePool};
 use crate::guard::Remake;
 use crate::inband::Inband;
 use crate::machine::{self, Ports, TAP_DESCRIPTORS};
+use crate::metering::Setup;
 use crate::protect::Protection;
 use crate::segment::{Parts, Segment};
 use crate::worker::{Idle, Links, Worker};
@@ -51,6 +52,8 @@ pub struct Options {
     pub document: Document,
     /// Path of the status socket.
     pub status_socket: PathBuf,
+    /// Path of the socket of the exporting process, if anything is observed.
+    pub export_socket: PathBuf,
     /// CPU of the worker; `None` leaves it to the scheduler.
     pub cpu: Option<u32>,
     /// Packet memory.
@@ -135,6 +138,7 @@ fn serve(
             "a known and available instruction set",
         ))
     })?;
+    let mut metering = Setup::new(&options.document).map_err(Failure::Invalid)?;
     let mut segments = Vec::new();
     let mut about = About {
         version: options.version,
@@ -152,7 +156,9 @@ fn serve(
             now,
         )?;
         tell_retention(id, config);
-        segments.push(made.0);
+        let meters = metering.segment(number, (id, config), now);
+        let meters = meters.map_err(Failure::Invalid)?;
+        segments.push(made.0.with_metering(meters));
         stations.extend(made.1);
         about
             .segments
@@ -166,6 +172,8 @@ fn serve(
         stations,
         affinity: eal.original_affinity(),
         on_ready: options.on_ready,
+        relaying: metering.relaying(&options.export_socket),
+        clock,
     };
     let thread = aux::start(task, ends)?;
     Worker::<Dpdk>::new(segments, links, options.idle).run(|| Instant(clock.now_ns()));

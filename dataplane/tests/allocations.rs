@@ -13,6 +13,7 @@ use crem_dataplane::classify::{Side, Station, View};
 use crem_dataplane::dpdk::{Device, Dpdk, FramePool};
 use crem_dataplane::guard::Remake;
 use crem_dataplane::inband::Inband;
+use crem_dataplane::metering::Setup;
 use crem_dataplane::protect::Protection;
 use crem_dataplane::segment::{Parts, Segment};
 use crem_dataplane::snapshot::SegmentSnapshot;
@@ -41,6 +42,45 @@ const DOCUMENT: &str = r#"
     served = { "10.0.1.0/24" = {} }
     peers = { "10.0.2.0/24" = { address = "192.0.2.2" } }
     inband = { address = "192.0.2.1/24" }
+
+    [ipfix]
+    domain = 1
+    pen = 32473
+    first_element = 1
+    [ipfix.scopes.all]
+    source = "10.0.0.0/8"
+    destination = "10.0.0.0/8"
+    [ipfix.points.lan-in]
+    segment = "a"
+    place = "lan_ingress"
+    base = 100
+    packets = { select = "all" }
+    flows = true
+    sequence = true
+    [ipfix.points.wan-out]
+    segment = "a"
+    place = "wan_egress"
+    base = 200
+    packets = { select = "all" }
+    flows = true
+    sequence = true
+    [ipfix.points.lan-out]
+    segment = "a"
+    place = "lan_egress_before_repair"
+    base = 300
+    packets = { select = "all" }
+    [ipfix.connections.all]
+    source = "10.0.0.0/8"
+    destination = "10.0.0.0/8"
+    only_send_and_write = true
+    complete_and_unambiguous = true
+    packets_per_s = 1000
+    longest_retry_ms = 1000
+    [ipfix.collectors.c]
+    transport = "tcp"
+    host = "127.0.0.1"
+    packets = true
+    sequence = false
 "#;
 
 fn packet(psn: u32) -> Vec<u8> {
@@ -83,9 +123,23 @@ fn open(eal: &Eal, name: &str, pool: &Mempool, frames: u32) -> Device {
 }
 
 /// A segment whose ports are loops and hold `FRAMES` frames.
-fn segment(eal: &Eal, pool: &Mempool, ports: [&str; 3], active: bool) -> Segment<Dpdk> {
+fn segment(
+    eal: &Eal,
+    pool: &Mempool,
+    ports: [&str; 3],
+    active: bool,
+    metered: bool,
+) -> (Segment<Dpdk>, Setup) {
     let document = parse(DOCUMENT, Syntax::Toml).unwrap();
-    let config = document.segments.into_values().next().unwrap();
+    let mut setup = Setup::new(&document).unwrap();
+    let (id, config) = document.segments.into_iter().next().unwrap();
+    let meters = metered.then(|| {
+        setup
+            .segment(0, (&id, &config), Instant(0))
+            .unwrap()
+            .unwrap()
+    });
+    // Nobody empties the ring: after a while records are lost.
     let station = Station {
         address: "192.0.2.1".parse().unwrap(),
         mac: Mac([2, 0, 0, 0, 0, 9]),
@@ -118,7 +172,7 @@ fn segment(eal: &Eal, pool: &Mempool, ports: [&str; 3], active: bool) -> Segment
             [7; 32],
         ))
     });
-    Segment::new(Parts {
+    let segment = Segment::new(Parts {
         view,
         lan: open(eal, lan, pool, FRAMES),
         wan: open(eal, wan, pool, 0),
@@ -126,6 +180,8 @@ fn segment(eal: &Eal, pool: &Mempool, ports: [&str; 3], active: bool) -> Segment
         inband: Some(inband),
         remake: active.then_some(remake),
     })
+    .with_metering(meters);
+    (segment, setup)
 }
 
 /// Frames received and allocations in `TURNS` turns after as many for warming up.
@@ -163,6 +219,9 @@ fn a_packet_allocates_nothing_after_warm_up() {
         "net_ring3",
         "net_ring4",
         "net_ring5",
+        "net_ring6",
+        "net_ring7",
+        "net_ring8",
     ];
     let eal = Eal::init(EalConfig {
         memory: Memory::NoHuge { mb: 64 },
@@ -175,15 +234,23 @@ fn a_packet_allocates_nothing_after_warm_up() {
         ..MempoolConfig::default()
     };
     let pool = eal.mempool(&config).unwrap();
-    for (ports, active) in [(&names[..3], false), (&names[3..], true)] {
+    let cases = [
+        (&names[..3], false, false),
+        (&names[3..6], true, false),
+        (&names[6..], true, true),
+    ];
+    for (ports, active, metered) in cases {
         let ports = ports.try_into().unwrap();
-        let mut segment = segment(&eal, &pool, ports, active);
+        let (mut segment, _setup) = segment(&eal, &pool, ports, active, metered);
         let (frames, allocations) = measure(&mut segment);
         assert!(
             frames >= TURNS * u64::from(FRAMES),
             "{frames} frames, active {active}"
         );
-        assert_eq!(allocations, 0, "for {frames} frames, active {active}");
+        assert_eq!(
+            allocations, 0,
+            "for {frames} frames, active {active}, metered {metered}"
+        );
     }
     drop(pool);
     // The frames are still in the rings, so the memory stays until the process ends.

@@ -20,6 +20,9 @@ pub struct Status {
     pub uptime_ms: u64,
     /// Segments by id.
     pub segments: BTreeMap<String, SegmentStatus>,
+    /// Whether the exporting process is connected, if anything is observed for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export_connected: Option<bool>,
 }
 
 /// One segment.
@@ -47,6 +50,12 @@ pub struct SegmentStatus {
     pub buffers_used: u64,
     /// Frame buffers of the process.
     pub buffers_total: u64,
+    /// observationPointId of each place where packets are observed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub points: BTreeMap<String, u64>,
+    /// Why nothing is observed although that is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metering_off: Option<String>,
 }
 
 /// One port.
@@ -84,6 +93,9 @@ pub struct PeerStatus {
 pub struct Counters {
     /// Segments by id.
     pub segments: BTreeMap<String, SegmentCounters>,
+    /// Records on their way to the exporting process.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub export: Named,
 }
 
 /// Counters of one segment.
@@ -105,6 +117,9 @@ pub struct SegmentCounters {
     pub coding: Named,
     /// In-band interface.
     pub inband: Named,
+    /// Metering, with the counters of each Observation Point.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub metering: Named,
 }
 
 /// What the exporting process says of itself.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 
 use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get, Reply};
 use crem_api::state::{
@@ -11,6 +12,8 @@ use crem_api::state::{
 use crem_wire::frame::Mac;
 
 use crate::flows::flow;
+use crate::metering::each_name;
+use crate::metering::relay::RelayState;
 use crate::snapshot::{SegmentSnapshot, Snapshot};
 
 /// What stays the same while the process runs.
@@ -38,10 +41,15 @@ pub struct AboutSegment {
 }
 
 /// The answer to a request.
-pub(super) fn reply(about: &About, snapshot: &Snapshot, get: Get) -> Reply {
+pub(super) fn reply(
+    about: &About,
+    export: Option<&RelayState>,
+    snapshot: &Snapshot,
+    get: Get,
+) -> Reply {
     let body = match get {
-        Get::Status => Body::Status(status(about, snapshot)),
-        Get::Counters => Body::Counters(counters(about, snapshot)),
+        Get::Status => Body::Status(status(about, export, snapshot)),
+        Get::Counters => Body::Counters(counters(about, export, snapshot)),
         Get::Flows => Body::Flows(flows(about, snapshot)),
         Get::Export => Body::Error(ErrorReply {
             code: ErrorCode::Unknown,
@@ -58,13 +66,14 @@ fn each<'a>(
     about.segments.iter().zip(&snapshot.segments)
 }
 
-fn status(about: &About, snapshot: &Snapshot) -> Status {
+fn status(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> Status {
     let segments = each(about, snapshot).map(|(a, s)| (a.id.clone(), segment(a, s, snapshot)));
     Status {
         version: about.version.clone(),
         pid: std::process::id(),
         uptime_ms: snapshot.at_ns / 1_000_000,
         segments: segments.collect(),
+        export_connected: export.map(|state| state.connected.load(Ordering::Relaxed)),
     }
 }
 
@@ -98,13 +107,20 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
         busy_loops: snapshot.busy_loops,
         buffers_used: u64::from(snapshot.buffers.0),
         buffers_total: u64::from(snapshot.buffers.1),
+        points: s
+            .points
+            .iter()
+            .map(|p| (p.point.place.name().to_owned(), p.point.id))
+            .collect(),
+        metering_off: s.metering.and_then(|(_, reason)| reason.map(str::to_owned)),
     }
 }
 
-fn counters(about: &About, snapshot: &Snapshot) -> Counters {
+fn counters(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> Counters {
     let segments = each(about, snapshot).map(|(a, s)| (a.id.clone(), segment_counters(s)));
     Counters {
         segments: segments.collect(),
+        export: export.map_or_else(Named::new, |state| named(|f| state.for_each(f))),
     }
 }
 
@@ -123,7 +139,21 @@ fn segment_counters(s: &SegmentSnapshot) -> SegmentCounters {
         crf: named(|f| s.crf.iter().for_each(|(name, value)| f(name, *value))),
         coding: named(|f| c.coding.for_each(f)),
         inband: named(|f| c.inband.for_each(f)),
+        metering: metering(s),
     }
+}
+
+fn metering(s: &SegmentSnapshot) -> Named {
+    let Some((counters, _)) = &s.metering else {
+        return Named::new();
+    };
+    let mut all = named(|f| counters.for_each(f));
+    for point in &s.points {
+        each_name(point, |name, value| {
+            all.insert(name, value);
+        });
+    }
+    all
 }
 
 fn named(walk: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> Named {

@@ -13,14 +13,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crem_api::{Inband, MacAddr};
 use crem_core::events::Event;
+use crem_core::time::Instant;
+use crem_dpdk::Clock;
 use crem_dpdk::thread::Affinity;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 
+use crate::metering::relay::Relay;
+use crate::metering::{Relaying, Shared, utc_offset};
 use crate::snapshot::{NextHop, Snapshot, Wanted};
 
 use ports::KernelPorts;
@@ -29,6 +34,13 @@ pub use documents::{About, AboutSegment};
 pub use kernel::interface_name;
 pub use ports::PortInterface;
 pub use socket::check as check_socket;
+
+/// Between two looks at the rings of records: 32 batches of a worker hold what comes in far longer.
+const BUSY_RELAY: Duration = Duration::from_millis(2);
+/// The same while nothing comes.
+const IDLE_RELAY: Duration = Duration::from_millis(10);
+/// Time for the last records at the end.
+const LAST_RECORDS: Duration = Duration::from_secs(1);
 
 /// An in-band interface to set up.
 #[derive(Clone, Debug)]
@@ -78,6 +90,10 @@ pub struct Task {
     pub affinity: Affinity,
     /// Called once, when the worker runs and the socket answers.
     pub on_ready: Box<dyn FnOnce() + Send>,
+    /// Where records of metering go, if anything is observed.
+    pub relaying: Option<Relaying>,
+    /// The worker's clock.
+    pub clock: Clock,
 }
 
 /// Starts the thread; it ends when the worker drops its end of the snapshots.
@@ -147,8 +163,18 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let (publish, latest) = watch::channel(None::<Arc<Snapshot>>);
     let (publish_list, listing) = watch::channel(None::<Arc<Snapshot>>);
     let names: Vec<String> = task.about.segments.iter().map(|s| s.id.clone()).collect();
+    let (relay, metered, export) = match task.relaying {
+        Some(Relaying {
+            relay,
+            state,
+            shared,
+        }) => (Some(relay), shared, Some(state)),
+        None => (None, Vec::new(), None),
+    };
+    let relaying = relay.map(|relay| tokio::spawn(pass_records(relay, task.clock)));
     let server = socket::Server {
         about: Arc::new(task.about),
+        export,
         latest,
         listing,
         list_flows,
@@ -156,10 +182,12 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let serving = tokio::spawn(server.serve(listener));
     let resolving = tokio::spawn(kernel.run(wanted, next_hops));
     let mut ports = KernelPorts::new(&task.ports);
+    ports.find_blind(&metered);
     let mut on_ready = Some(task.on_ready);
     while let Some(mut snapshot) = snapshots.recv().await {
         log_events(&names, &mut snapshot);
         ports.complete(&mut snapshot);
+        tell_ring_drops(&snapshot, &metered);
         let shown = Arc::new(Snapshot::clone(&snapshot));
         if shown.flows.is_some() {
             publish_list.send_replace(Some(Arc::clone(&shown)));
@@ -171,9 +199,38 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
             on_ready();
         }
     }
+    if let Some(relaying) = relaying {
+        // The last records; a process that takes none is not waited for.
+        let _ = tokio::time::timeout(LAST_RECORDS, relaying).await;
+    }
     serving.abort();
     resolving.abort();
     let _ = std::fs::remove_file(&task.socket);
+}
+
+/// Passes records on until the workers are gone.
+async fn pass_records(mut relay: Relay, clock: Clock) {
+    loop {
+        let offset = utc_offset(Instant(clock.now_ns()));
+        match relay.drive(std::time::Instant::now(), offset) {
+            Some(true) => tokio::time::sleep(BUSY_RELAY).await,
+            Some(false) => tokio::time::sleep(IDLE_RELAY).await,
+            None => return,
+        }
+    }
+}
+
+/// What the kernel dropped ends epochs of sequence observation.
+fn tell_ring_drops(snapshot: &Snapshot, metered: &[(usize, Arc<Shared>)]) {
+    for (number, shared) in metered {
+        if let Some(segment) = snapshot.segments.get(*number) {
+            let counters = &segment.counters;
+            let drops = [counters.lan.ring_drops, counters.wan.ring_drops];
+            for (told, count) in shared.ring_drops.iter().zip(drops) {
+                told.store(count, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 /// What happened to flows and peers; the worker itself logs nothing.

@@ -1,8 +1,12 @@
 //! What only the kernel knows about ports that are its interfaces: whether their link is up, and what
 //! it dropped because the port's ring was full. DPDK's driver tells neither.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use crem_dpdk::{Rings, iface};
 
+use crate::metering::Shared;
 use crate::snapshot::Snapshot;
 
 /// One interface that is a port.
@@ -35,6 +39,17 @@ impl KernelPorts {
     /// Finds the rings of open ports.
     pub(super) fn new(ports: &[PortInterface]) -> Self {
         Self(ports.iter().map(KernelPort::new).collect())
+    }
+
+    /// Sequence observation may begin at ports whose drops can be told.
+    pub(super) fn find_blind(&self, metered: &[(usize, Arc<Shared>)]) {
+        for port in self.0.iter().filter(|port| port.rings.is_some()) {
+            for (_, shared) in metered.iter().filter(|(number, _)| *number == port.segment) {
+                let [lan, wan] = &shared.blind;
+                let blind = if port.lan { lan } else { wan };
+                blind.store(false, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Corrects a snapshot by what the kernel says now, and logs links that came or went.

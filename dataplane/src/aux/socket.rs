@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::aux::documents::{self, About};
+use crate::metering::relay::RelayState;
 use crate::snapshot::Snapshot;
 
 /// Clients served at once.
@@ -84,6 +85,8 @@ pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) about: Arc<About>,
+    /// What became of records on their way to the exporting process.
+    pub(super) export: Option<Arc<RelayState>>,
     /// The latest snapshot.
     pub(super) latest: watch::Receiver<Option<Arc<Snapshot>>>,
     /// The latest one that lists the flows.
@@ -161,7 +164,9 @@ impl Server {
             }
         };
         match timeout(PATIENCE, found).await {
-            Ok(Some(snapshot)) => documents::reply(&self.about, &snapshot, get),
+            Ok(Some(snapshot)) => {
+                documents::reply(&self.about, self.export.as_deref(), &snapshot, get)
+            }
             _ => refuse(ErrorCode::Unknown, "the worker gave no answer in time"),
         }
     }
@@ -254,6 +259,7 @@ mod tests {
         };
         let server = Server {
             about: Arc::new(about),
+            export: None,
             latest,
             listing,
             list_flows: Arc::default(),

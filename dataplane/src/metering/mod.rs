@@ -14,8 +14,10 @@ mod counters;
 mod observe;
 pub mod relay;
 pub mod ring;
+mod setup;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crem_core::time::{Duration, Instant};
 use crem_meter::point::Place;
@@ -28,6 +30,8 @@ use crate::classify::Side;
 
 pub use clock::{UtcClock, utc_offset};
 pub use counters::{MeteringCounters, PointCounters, each_name};
+
+pub use setup::{Relaying, Setup};
 
 use ring::Outbox;
 
@@ -100,8 +104,10 @@ pub struct Metering<P: Platform> {
     restored: Vec<P::Buf>,
     /// Collectors by number, with their sessions.
     sessions: Vec<(u16, Option<u32>)>,
-    /// Frames that each port missed, by its own count.
+    /// Frames that each port missed, by its own count and the kernel's.
     missed: [u64; 2],
+    /// Ports that nobody knows what they miss.
+    blind: [bool; 2],
     next_tick: Instant,
     next_account: Instant,
     failures: u32,
@@ -136,6 +142,7 @@ impl<P: Platform> Metering<P> {
             restored: Vec::with_capacity(if lan_egress { BURST } else { 0 }),
             sessions: Vec::new(),
             missed: [0; 2],
+            blind: [false; 2],
             next_tick: Instant(0),
             next_account: Instant(0),
             failures: 0,
@@ -203,11 +210,15 @@ pub(crate) fn tap<B>(wanted: bool) -> Tap<B> {
 #[derive(Debug, Default)]
 pub struct Shared {
     /// UTC less the worker's clock, nanoseconds, as last measured.
-    pub utc_offset: std::sync::atomic::AtomicU64,
+    pub utc_offset: AtomicU64,
     /// Packets that metering did not take into account, in all so far.
-    pub ignored_packets: std::sync::atomic::AtomicU64,
+    pub ignored_packets: AtomicU64,
     /// Their IP octets, as far as known.
-    pub ignored_octets: std::sync::atomic::AtomicU64,
+    pub ignored_octets: AtomicU64,
+    /// Frames that the kernel dropped in front of the LAN and the WAN port, in all so far.
+    pub ring_drops: [AtomicU64; 2],
+    /// Nobody can tell what the LAN and the WAN port miss: then no sequence is observed there.
+    pub blind: [AtomicBool; 2],
 }
 
 /// A fresh [`Shared`].

@@ -102,6 +102,7 @@ impl<P: Platform> Metering<P> {
         self.rearm(now);
         self.adjust_clock(now);
         // Before anything is reported: a report must not call complete what is not.
+        self.look_for_blindness();
         self.look_for_missed(missed);
         let utc = self.clock.utc(now);
         if let Some(meter) = &mut self.meter
@@ -150,8 +151,10 @@ impl<P: Platform> Metering<P> {
 
     /// What a port missed it missed before the frames are shown that came after it.
     fn look_for_missed(&mut self, missed: [u64; 2]) {
-        let places = [Place::LanIngress, Place::WanIngress];
-        for ((before, now), place) in self.missed.iter_mut().zip(missed).zip(places) {
+        let dropped = self.outbox.shared.ring_drops.each_ref();
+        let dropped = dropped.map(|count| count.load(Ordering::Relaxed));
+        let all = [missed[0] + dropped[0], missed[1] + dropped[1]];
+        for ((before, now), place) in self.missed.iter_mut().zip(all).zip(INGRESS) {
             if now > *before {
                 self.counters.missed_frames += now - *before;
                 if let Some(meter) = &mut self.meter {
@@ -159,6 +162,19 @@ impl<P: Platform> Metering<P> {
                 }
             }
             *before = now;
+        }
+    }
+
+    /// Where nobody can tell whether capture is complete no sequence is observed.
+    fn look_for_blindness(&mut self) {
+        let now = self.outbox.shared.blind.each_ref();
+        let now = now.map(|blind| blind.load(Ordering::Relaxed));
+        if now == self.blind {
+            return;
+        }
+        self.blind = now;
+        if let Some(meter) = &mut self.meter {
+            suspend(meter, self.blind);
         }
     }
 
@@ -223,6 +239,7 @@ impl<P: Platform> Metering<P> {
             for (collector, session) in &self.sessions {
                 apply(meter, *collector, *session);
             }
+            suspend(meter, self.blind);
         }
     }
 
@@ -255,6 +272,21 @@ fn apply(meter: &mut Meter, collector: u16, session: Option<u32>) {
         match session {
             Some(session) => observer.begin_session(session),
             None => observer.end_session(),
+        }
+    }
+}
+
+/// Where a port can miss frames. What leaves is seen by us in full.
+const INGRESS: [Place; 2] = [Place::LanIngress, Place::WanIngress];
+
+fn suspend(meter: &mut Meter, blind: [bool; 2]) {
+    for (place, blind) in INGRESS.into_iter().zip(blind) {
+        for observer in meter.sequences(place) {
+            if blind {
+                observer.capture_lost();
+            } else {
+                observer.capture_restored();
+            }
         }
     }
 }

@@ -162,7 +162,6 @@ fn metered_transfer(count: u32, lost: impl Fn(u32) -> bool) -> (Pair, Taken, Tak
     (pair, at_near, at_far, arrived)
 }
 
-// shows: BTH-PKT-01, BTH-PKT-04, BTH-PKT-06, BTH-AGG-01, BTH-AGG-07, SEQ-APP-07, SEQ-ID-09, SEQ-EXP-04
 // shows: AMB-BTH-RESTORED, AMB-BTH-OPID
 #[test]
 fn every_point_sees_what_passes_it_and_repair_lies_between_the_last_two() {
@@ -226,7 +225,6 @@ fn nothing_is_shown_where_nothing_is_observed() {
     assert_eq!(pair.snapshot(1).metering, None);
 }
 
-// shows: SEQ-APP-11, SEQ-APP-12, SEQ-SEC-05, SEQ-SEC-06
 #[test]
 fn what_a_port_missed_ends_the_epochs_of_its_place() {
     let mut pair = Pair::new(true);

@@ -87,7 +87,15 @@ fn point(place: Place, base: u64) -> PointConfig {
             flows: 8,
             ..FlowConfig::default()
         }),
-        sequences: vec![(observer, vec![provision]); 2],
+        sequences: [0, 4]
+            .map(|collector| {
+                let observer = ObserverConfig {
+                    collector,
+                    ..observer
+                };
+                (observer, vec![provision])
+            })
+            .into(),
     }
 }
 
@@ -111,7 +119,8 @@ fn every_enabled_meter_sees_a_packet() {
     let mut meter = Meter::new(scopes(), &points, 3, MUCH).unwrap();
     let ids: Vec<u64> = meter.points().map(|point| point.id).collect();
     assert_eq!(ids, [13, 23]);
-    for observer in meter.collector(0) {
+    assert_eq!(meter.collector(1).count(), 0);
+    for observer in meter.collector(4) {
         observer.begin_session(1);
     }
     let mut all = All::default();
@@ -136,7 +145,8 @@ fn every_enabled_meter_sees_a_packet() {
     let [_, _, Record::Sequence(report), Record::Flow(flow)] = all.0[..] else {
         panic!("{:?}", all.0)
     };
-    // The second observer has no session.
+    // The other observer has no session.
+    assert_eq!(report.collector, 4);
     assert_eq!((report.point, report.counts.requests), (13, 4));
     assert_eq!((flow.packets, flow.octets), (4, 240));
     assert_eq!(meter.counters(Place::LanIngress).unwrap().observed, 4);

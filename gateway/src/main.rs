@@ -66,7 +66,7 @@ fn dataplane(flags: &Flags) -> ExitCode {
     let options = Options {
         document,
         status_socket: bootstrap.status_socket,
-        export_socket: "/run/crem/export.sock".into(),
+        export_socket: bootstrap.export_socket,
         cpu: bootstrap.cpu,
         memory: bootstrap.memory,
         memory_mb: bootstrap.memory_mb,

@@ -77,6 +77,7 @@ fn tiers() -> BTreeMap<&'static str, u32> {
     TIERS.iter().copied().collect()
 }
 
+// shows: SEQ-SEC-07
 #[test]
 fn crates_depend_only_on_lower_tiers() {
     let tiers = tiers();

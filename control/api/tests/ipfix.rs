@@ -64,12 +64,14 @@ fn what_the_example_calls_default_is_the_default() {
     assert_eq!(document.ipfix.unwrap(), example());
 }
 
+// shows: BTH-CTX-01
 #[test]
 fn nothing_is_observed_without_the_table() {
     let text = &EXAMPLE[..EXAMPLE.find("[ipfix]").unwrap()];
     assert_eq!(parse(text, Syntax::Toml).unwrap().ipfix, None);
 }
 
+// shows: SEQ-IANA-01
 #[test]
 fn numbers_have_no_default() {
     let text = with("pen = 32473 ", "# ");

@@ -29,6 +29,7 @@ fn exporter(destination: Destination, change: impl FnOnce(&mut ExporterConfig)) 
     Exporter::new(config).unwrap()
 }
 
+// shows: SEQ-EXP-01
 #[test]
 fn everything_arrives_over_tcp() {
     let (collector, addresses) = collector(&[Listen::Tcp(loopback())]);
@@ -60,6 +61,7 @@ fn everything_arrives_over_tcp() {
     assert!(lab.exporters[0].next_timeout().is_none());
 }
 
+// shows: SEQ-EXP-02, SEQ-SEC-03
 #[test]
 fn a_restarted_collector_gets_a_session_from_its_start() {
     let (first, addresses) = collector(&[Listen::Tcp(loopback())]);

@@ -140,6 +140,7 @@ fn records_reach_the_collectors_they_are_for() {
     assert_eq!(lab.issues, 0);
 }
 
+// shows: SEQ-ID-06
 #[test]
 fn a_restarted_data_plane_has_other_epochs_in_the_same_session() {
     let mut lab = Lab::new("restart", 1);

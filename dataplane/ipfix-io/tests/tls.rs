@@ -69,6 +69,7 @@ fn refused(mut lab: Lab) -> Lab {
     lab
 }
 
+// shows: BTH-SEC-01, SEQ-SEC-01
 #[test]
 fn authorised_peers_exchange_everything() {
     let directory = directory("tls-good");
@@ -110,6 +111,7 @@ fn authorised_peers_exchange_everything() {
     ));
 }
 
+// shows: SEQ-SEC-02
 #[test]
 fn a_certificate_of_another_authority_is_refused() {
     let directory = directory("tls-foreign");
@@ -126,6 +128,7 @@ fn a_certificate_of_another_authority_is_refused() {
     lab.until("record", |lab| lab.told.psns.len() == 1);
 }
 
+// shows: SEQ-SEC-02
 #[test]
 fn a_name_that_is_not_on_the_list_is_refused() {
     let directory = directory("tls-name");
@@ -147,6 +150,7 @@ fn a_name_that_is_not_on_the_list_is_refused() {
     refused(lab(&server, &other, &client));
 }
 
+// shows: SEQ-SEC-02
 #[test]
 fn a_collector_that_is_not_trusted_gets_nothing() {
     let directory = directory("tls-server");

@@ -298,6 +298,7 @@ mod tests {
         assert_eq!(Selection::Probability(1.0).check(), Ok(()));
     }
 
+    // shows: BTH-SEC-02
     #[test]
     fn the_rate_is_kept() {
         let mut limit = RateLimit::new(Some(1000));

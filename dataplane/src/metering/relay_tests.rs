@@ -89,6 +89,7 @@ fn relay(path: &Path, batches: usize) -> (Relay, Outbox, Arc<RelayState>) {
     (relay, outbox, state)
 }
 
+// shows: BTH-PKT-06
 #[test]
 fn records_pass_and_sessions_reach_the_worker() {
     let mut process = Process::start("pass");
@@ -118,6 +119,7 @@ fn records_pass_and_sessions_reach_the_worker() {
     assert_eq!(state.batches.load(Ordering::Relaxed), 1);
 }
 
+// shows: SEQ-ID-07, SEQ-EXP-02
 #[test]
 fn a_process_that_dies_ends_all_sessions_and_is_looked_for() {
     let mut process = Process::start("dies");

@@ -163,6 +163,8 @@ fn metered_transfer(count: u32, lost: impl Fn(u32) -> bool) -> (Pair, Taken, Tak
 }
 
 // shows: AMB-BTH-RESTORED, AMB-BTH-OPID
+// shows: BTH-PKT-01, BTH-PKT-04, BTH-PKT-06, BTH-AGG-01, BTH-AGG-07, SEQ-APP-07, SEQ-ID-09, SEQ-ID-14
+// shows: SEQ-EXP-04
 #[test]
 fn every_point_sees_what_passes_it_and_repair_lies_between_the_last_two() {
     let lost = |psn: u32| psn > 1000 && psn % 40 == 7;
@@ -225,6 +227,7 @@ fn nothing_is_shown_where_nothing_is_observed() {
     assert_eq!(pair.snapshot(1).metering, None);
 }
 
+// shows: SEQ-APP-07, SEQ-APP-11, SEQ-APP-12, SEQ-SEC-05, SEQ-SEC-06
 #[test]
 fn what_a_port_missed_ends_the_epochs_of_its_place() {
     let mut pair = Pair::new(true);
@@ -267,6 +270,7 @@ fn what_a_port_missed_ends_the_epochs_of_its_place() {
     assert_eq!(counters.missed_frames, 3);
 }
 
+// shows: BTH-OPS-01
 #[test]
 fn a_ring_that_nobody_empties_costs_records_and_no_frame() {
     let mut pair = Pair::new(true);
@@ -348,4 +352,39 @@ fn a_step_of_the_system_clock_closes_what_is_open() {
     taken.take(&inlet);
     assert!(taken.last(Place::LanIngress).start.0 > later);
     assert_eq!(pair.snapshot(0).metering.unwrap().0.clock_steps, 1);
+}
+
+// shows: SEQ-APP-10
+#[test]
+fn where_misses_cannot_be_told_no_sequence_is_observed() {
+    let mut pair = Pair::new(true);
+    let inlet = observe(&mut pair, 0, &[Place::LanIngress, Place::WanEgress], 32);
+    let blind = &inlet.shared.blind[0];
+    blind.store(true, std::sync::atomic::Ordering::Relaxed);
+    for _ in 0..300 {
+        pair.step(&mut |_| false);
+    }
+    transfer(&mut pair, 50, |_| false);
+    let suspended = |pair: &mut Pair| {
+        let points = pair.snapshot(0).points;
+        points
+            .iter()
+            .map(|p| p.sequences.unwrap().0.suspended)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(suspended(&mut pair), [50, 0]);
+    blind.store(false, std::sync::atomic::Ordering::Relaxed);
+    for _ in 0..300 {
+        pair.step(&mut |_| false);
+    }
+    transfer(&mut pair, 20, |_| false);
+    pair.gateways[0].close(Instant(pair.now.get()));
+    let mut taken = Taken::default();
+    taken.take(&inlet);
+    assert_eq!(taken.last(Place::LanIngress).counts.requests, 20);
+    assert_eq!(
+        taken.packets.len(),
+        140,
+        "packets are observed all the same"
+    );
 }

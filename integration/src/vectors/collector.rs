@@ -70,6 +70,10 @@ struct StoredCase {
 }
 
 pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str] {
+    // shows: SEQ-ID-01, SEQ-ID-13, SEQ-ALGO-13, SEQ-ALGO-14, SEQ-EXP-14, SEQ-COL-01, SEQ-COL-02, SEQ-COL-03
+    // shows: SEQ-COL-04, SEQ-COL-05, SEQ-COL-06, SEQ-COL-07, SEQ-COL-08, SEQ-COL-09, SEQ-COL-10, SEQ-COL-11
+    // shows: SEQ-COL-13, SEQ-COL-15, SEQ-COL-16, SEQ-COL-17, SEQ-COL-18, SEQ-COL-19, SEQ-COL-20, SEQ-COL-21
+    // shows: SEQ-COL-22, SEQ-IE-02, SEQ-FLAG-01, SEQ-FLAG-02, SEQ-FLAG-03, SEQ-IANA-03
     tally.each(document, "cases", case);
     &["cases"]
 }

@@ -46,6 +46,8 @@ struct BthFields {
 pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str] {
     // shows: CREM-BLOCK-06, QOS-CNP-01, QOS-PFC-02, QOS-VLAN-01, QOS-HDR-01, QOS-VXLAN-01
     // shows: QOS-MTU-05, A17-01, A17-03
+    // shows: BTH-IE-02, BTH-IE-04, BTH-PARSE-01, BTH-PARSE-02, BTH-PARSE-03, BTH-PARSE-05, BTH-PARSE-06, BTH-PARSE-07
+    // shows: BTH-PARSE-09, BTH-PARSE-10, BTH-PARSE-11, BTH-PARSE-12
     tally.each(document, "frames", |case: Case| {
         let vxlan_port = case.vxlan_configured.then_some(VXLAN_PORT);
         let parsed = parse(

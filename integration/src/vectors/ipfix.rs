@@ -63,12 +63,17 @@ pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str
         )
     };
     let mut session = decoder();
+    // shows: BTH-IE-01, BTH-IE-03, BTH-IE-04, BTH-IE-05, BTH-IE-09, BTH-PARSE-12, BTH-PKT-02, BTH-PKT-03
+    // shows: BTH-PKT-05, BTH-AGG-06, BTH-AGG-08, SEQ-EXP-12, SEQ-IE-01, SEQ-IANA-02
     tally.each(document, "messages", |case: MessageCase| {
         message(&mut session, &mapping, &case)
     });
     tally.each(document, "malformed", |case: MalformedCase| {
         malformed(decoder(), &case)
     });
+    // shows: BTH-IE-06, BTH-IE-07, BTH-IE-08, BTH-IE-10, BTH-IE-11, BTH-TMPL-01, BTH-TMPL-02, BTH-TMPL-03
+    // shows: BTH-TMPL-04, BTH-TMPL-06, BTH-TMPL-09, BTH-SEL-01, BTH-SEL-02, BTH-AGG-02, BTH-AGG-04, BTH-AGG-05
+    // shows: SEQ-ID-03, SEQ-EXP-03, SEQ-EXP-09, SEQ-EXP-10, SEQ-EXP-13
     tally.each(document, "template_checks", |case: TemplateCase| {
         template(&mapping, &case)
     });

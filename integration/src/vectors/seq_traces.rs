@@ -48,6 +48,11 @@ struct Record {
 }
 
 pub(super) fn run(document: &Value, tally: &mut Tally) -> &'static [&'static str] {
+    // shows: SEQ-APP-01, SEQ-APP-03, SEQ-APP-04, SEQ-APP-05, SEQ-APP-06, SEQ-APP-11, SEQ-APP-14, SEQ-ID-04
+    // shows: SEQ-ID-05, SEQ-ID-06, SEQ-ID-08, SEQ-ID-09, SEQ-ID-11, SEQ-ID-12, SEQ-ALGO-01, SEQ-ALGO-02
+    // shows: SEQ-ALGO-03, SEQ-ALGO-04, SEQ-ALGO-05, SEQ-ALGO-06, SEQ-ALGO-07, SEQ-ALGO-08, SEQ-ALGO-09, SEQ-ALGO-10
+    // shows: SEQ-ALGO-11, SEQ-ALGO-12, SEQ-ALGO-13, SEQ-ALGO-14, SEQ-ALGO-15, SEQ-EXP-04, SEQ-EXP-05, SEQ-EXP-06
+    // shows: SEQ-EXP-07, SEQ-EXP-08, SEQ-IE-03, SEQ-FLAG-01, SEQ-FLAG-02, SEQ-FLAG-03, SEQ-FLAG-04
     tally.each(document, "cases", case);
     &["cases"]
 }

@@ -230,6 +230,7 @@ fn a_refused_message_changes_nothing() {
     assert!(decoder.is_empty());
 }
 
+// shows: BTH-AGG-08
 #[test]
 fn domains_have_templates_of_their_own() {
     let mut decoder = decoder(Delivery::Ordered);
@@ -300,6 +301,7 @@ fn what_is_merely_careless_is_noted() {
     assert_eq!(nothing.notes, [Note::Withdrawal(300)]);
 }
 
+// shows: SEQ-COL-14
 #[test]
 fn what_is_kept_is_bounded() {
     let limits = DecodeLimits {

@@ -159,6 +159,7 @@ mod tests {
         );
     }
 
+    // shows: SEQ-IANA-01, SEQ-IANA-02
     #[test]
     fn what_cannot_be_used_is_refused() {
         assert_eq!(Mapping::consecutive(0, 1), Err(MappingError::Pen(0)));
@@ -203,6 +204,7 @@ mod tests {
         assert_eq!(names.len(), count);
     }
 
+    // shows: BTH-IE-18, BTH-COR-03
     #[test]
     fn constants_name_the_table() {
         let named = [

@@ -43,6 +43,7 @@ fn meters_and_sessions_of_the_example_can_be_built() {
     }
 }
 
+// shows: BTH-SEL-04
 #[test]
 fn sessions_are_told_of_every_selection_and_point() {
     let plan = plan(EXAMPLE, 2).unwrap();
@@ -77,6 +78,7 @@ fn what_no_collector_wants_is_not_observed() {
     );
 }
 
+// shows: SEQ-SEC-05
 #[test]
 fn memory_is_checked_when_planned() {
     let wide = EXAMPLE.replace("window = 4096 ", "window = 4194304 ");
@@ -89,6 +91,7 @@ fn memory_is_checked_when_planned() {
     assert_eq!(memory(2), 2 * memory(1));
 }
 
+// shows: SEQ-IANA-01
 #[test]
 fn elements_are_named_as_the_drafts_name_them() {
     let text = EXAMPLE.replace("first_element = 1 ", "elements = { weather = 1 } ");
@@ -109,6 +112,7 @@ fn elements_are_named_as_the_drafts_name_them() {
     );
 }
 
+// shows: BTH-PARSE-08, SEQ-ID-02
 #[test]
 fn contexts_are_those_of_frames() {
     let tags = |vlan, inner_vlan| Tags {

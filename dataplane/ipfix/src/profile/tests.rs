@@ -30,6 +30,7 @@ fn kinds() -> Vec<Kind> {
     kinds
 }
 
+// shows: BTH-TMPL-01, BTH-TMPL-02, BTH-TMPL-04, BTH-TMPL-06, BTH-TMPL-09, BTH-PKT-05, SEQ-ID-03, SEQ-EXP-09
 #[test]
 fn our_templates_conform_and_are_of_one_profile() {
     let mapping = mapping();
@@ -57,6 +58,7 @@ fn our_templates_conform_and_are_of_one_profile() {
     }
 }
 
+// shows: BTH-IE-09, BTH-PKT-05, SEQ-EXP-12, SEQ-EXP-13
 #[test]
 fn sizes_are_those_of_the_drafts() {
     let mapping = mapping();
@@ -90,6 +92,7 @@ fn sizes_are_those_of_the_drafts() {
     );
 }
 
+// shows: BTH-IE-07, BTH-IE-08, BTH-AGG-02, BTH-AGG-03, BTH-COR-02, SEQ-ID-01, SEQ-EXP-11
 #[test]
 fn flow_keys_name_the_keys_and_nothing_else() {
     let mapping = mapping();
@@ -170,6 +173,7 @@ fn flow_keys_name_the_keys_and_nothing_else() {
     );
 }
 
+// shows: BTH-TMPL-03, BTH-TMPL-07, SEQ-EXP-03, SEQ-EXP-10
 #[test]
 fn every_missing_field_is_named() {
     let mapping = mapping();
@@ -198,6 +202,7 @@ fn every_missing_field_is_named() {
     }
 }
 
+// shows: BTH-IE-10, BTH-IE-11, BTH-TMPL-06, BTH-PARSE-15, BTH-AGG-05
 #[test]
 fn foreign_fields_are_refused() {
     let mapping = mapping();

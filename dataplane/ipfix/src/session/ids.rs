@@ -85,6 +85,7 @@ mod tests {
         Some(Ids { epoch, report })
     }
 
+    // shows: SEQ-ID-05, SEQ-EXP-06
     #[test]
     fn identifiers_follow_serialisation() {
         let mut all = EpochIds::new(4);
@@ -98,6 +99,7 @@ mod tests {
         assert_eq!(all.open(), 0);
     }
 
+    // shows: SEQ-ID-06
     #[test]
     fn forgotten_epochs_do_not_go_on() {
         let mut all = EpochIds::new(4);

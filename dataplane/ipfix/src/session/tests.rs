@@ -225,6 +225,7 @@ fn types_come_before_templates_and_templates_before_data() {
     assert!(messages(&out).iter().all(|message| message.len() <= 1400));
 }
 
+// shows: BTH-IE-01, SEQ-IE-01
 #[test]
 fn type_records_have_all_nine_fields_and_the_defined_type() {
     let mut session = session(config(STREAM));
@@ -278,6 +279,7 @@ fn options_templates_have_a_set_each() {
     }
 }
 
+// shows: BTH-SEL-01, BTH-SEL-03, BTH-SEL-04, BTH-AGG-09, BTH-AGG-11
 #[test]
 fn all_four_reports_on_selections_and_the_timeouts() {
     let mut session = session(config(STREAM));
@@ -334,6 +336,7 @@ fn all_four_reports_on_selections_and_the_timeouts() {
     assert!(keys.contains(&vec![260, 159]));
 }
 
+// shows: BTH-TMPL-05
 #[test]
 fn every_template_in_use_conforms() {
     let mut session = session(config(STREAM));
@@ -354,6 +357,7 @@ fn every_template_in_use_conforms() {
 }
 
 proptest! {
+    // shows: BTH-IE-03, BTH-IE-15, BTH-PARSE-13, BTH-PKT-02
     #[test]
     fn packets_come_back_as_they_were(
         point: u64,
@@ -419,6 +423,7 @@ proptest! {
     }
 }
 
+// shows: BTH-AGG-06
 #[test]
 fn flows_and_snapshots_come_back() {
     let mut session = session(config(STREAM));

@@ -23,6 +23,7 @@ proptest! {
         prop_assert_eq!(rounded, nanos % 1_000_000_000);
     }
 
+    // shows: BTH-IE-09
     #[test]
     fn reduced_integers_lose_nothing(value: u64, length in 1..=8u16, shift in 0..64u32) {
         let value = value >> shift;

@@ -111,6 +111,7 @@ fn an_active_flow_is_told_without_a_packet() {
     assert_eq!((flows.0.len(), cache.len()), (1, 0));
 }
 
+// shows: BTH-IE-06, BTH-AGG-04
 #[test]
 fn the_opcode_parts_flows_only_as_a_key() {
     for (key, records) in [(false, 1), (true, 2)] {
@@ -127,6 +128,7 @@ fn the_opcode_parts_flows_only_as_a_key() {
 }
 
 proptest! {
+    // shows: BTH-AGG-01
     #[test]
     fn packets_and_octets_are_conserved(
         ops in proptest::collection::vec((0..30u32, 0..8u64, 40..200u16, any::<bool>()), 1..400),
@@ -167,6 +169,7 @@ proptest! {
     }
 }
 
+// shows: BTH-IE-07, BTH-IE-08, BTH-AGG-02, BTH-COR-04
 #[test]
 fn keys_differ_when_any_part_does() {
     let base = FlowKey {

@@ -110,6 +110,7 @@ fn show(meter: &mut Meter, place: Place, now: u64, frame: &[u8], sink: &mut All)
     meter.observe(place, Utc::from_millis(now), frame, &parsed, sink);
 }
 
+// shows: BTH-SEL-02
 #[test]
 fn every_enabled_meter_sees_a_packet() {
     let points = [
@@ -159,6 +160,7 @@ fn every_enabled_meter_sees_a_packet() {
     );
 }
 
+// shows: BTH-OPS-01, BTH-SEC-02
 #[test]
 fn the_rate_limit_drops_and_counts() {
     let mut config = point(Place::LanIngress, 1);
@@ -177,6 +179,7 @@ fn the_rate_limit_drops_and_counts() {
     assert_eq!(counters.rate_limited_octets, 9 * 60);
 }
 
+// shows: SEQ-APP-07
 #[test]
 fn unusable_and_missed_packets_close_epochs() {
     let mut meter = Meter::new(scopes(), &[point(Place::WanIngress, 1)], 0, MUCH).unwrap();

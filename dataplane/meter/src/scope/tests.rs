@@ -41,6 +41,7 @@ fn scopes(list: &[Scope]) -> Scopes {
     Scopes::new(list.to_vec()).unwrap()
 }
 
+// shows: BTH-CTX-01, BTH-PARSE-01
 #[test]
 fn without_a_scope_nothing_is_recognised() {
     let frame = frame(&[], &BTH);
@@ -58,6 +59,7 @@ fn without_a_scope_nothing_is_recognised() {
     assert!(Scopes::new(vec![scope("10.0.0.0/8", Encapsulation::Untagged); 65]).is_none());
 }
 
+// shows: BTH-PARSE-08, SEQ-APP-09, SEQ-ID-02
 #[test]
 fn encapsulations_are_told_apart() {
     let cases: [(&[u16], &[Encapsulation]); 4] = [
@@ -89,6 +91,7 @@ fn encapsulations_are_told_apart() {
     }
 }
 
+// shows: BTH-PARSE-02, BTH-PARSE-08, BTH-PARSE-09, BTH-PARSE-10, BTH-PKT-03
 #[test]
 fn a_tunnel_is_looked_into_only_where_configured() {
     let inner = frame(&[], &BTH);
@@ -119,6 +122,7 @@ fn a_tunnel_is_looked_into_only_where_configured() {
     assert_eq!(other.recognise(&parsed), Err(Unrecognised::NoScope));
 }
 
+// shows: BTH-IE-17, BTH-TMPL-05, BTH-TMPL-07, BTH-PARSE-03, BTH-PARSE-05, BTH-PARSE-07, BTH-PARSE-11
 #[test]
 fn what_is_not_complete_is_not_recognised() {
     let scopes = scopes(&[scope("0.0.0.0/0", Encapsulation::AnyTags)]);
@@ -175,6 +179,7 @@ fn suspects_are_named_by_complete_headers_only() {
     assert_eq!(of(&frame(&[], &BTH[..11])), pair);
 }
 
+// shows: BTH-PARSE-13, BTH-PARSE-14, BTH-PARSE-15
 #[test]
 fn a_packet_may_lack_what_its_opcode_needs() {
     let scopes = scopes(&[scope("10.0.0.0/24", Encapsulation::Untagged)]);

@@ -161,6 +161,7 @@ fn crem_port_is_crem_only_where_configured() {
 }
 
 // shows: CREM-SCOPE-01, QOS-PFC-02, QOS-HDR-04, A17-01, A17-03, AMB-FRAG
+// shows: BTH-PARSE-11
 #[test]
 fn one_case_for_each_reason() {
     let good = build(&headers(false, &[], 4791), &roce_payload(20));
@@ -266,6 +267,7 @@ fn extended(first: u8, extensions: &[u8]) -> Vec<u8> {
 }
 
 // shows: QOS-HDR-01
+// shows: BTH-PARSE-06
 #[test]
 fn ipv6_extension_headers_lead_to_udp() {
     let chain = [
@@ -360,6 +362,7 @@ fn vxlan_is_entered_only_where_configured() {
     }
 }
 
+// shows: BTH-PARSE-10
 #[test]
 fn an_inner_packet_cannot_reach_beyond_its_tunnel() {
     let inner = build(&headers(false, &[], 4791), &roce_payload(20));

@@ -154,6 +154,7 @@ mod tests {
     ];
 
     // shows: QOS-QP-01, A17-01
+    // shows: BTH-IE-02, BTH-IE-12, BTH-IE-16
     #[test]
     fn fields_are_where_the_standard_puts_them() {
         let bth = Bth::parse(&OCTETS).unwrap();

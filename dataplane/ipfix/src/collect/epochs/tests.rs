@@ -33,6 +33,7 @@ fn report(epoch: u64, number: u64, flags: Flags, requests: u64) -> Report {
 
 const NOW: Utc = Utc(1_000_000_000_000);
 
+// shows: SEQ-EXP-14, SEQ-COL-01, SEQ-IE-02
 #[test]
 fn ranges_are_checked_before_anything_is_kept() {
     let good = report(1, 1, Flags::NONE, 1);
@@ -81,6 +82,7 @@ fn ranges_are_checked_before_anything_is_kept() {
     );
 }
 
+// shows: SEQ-COL-05, SEQ-COL-06, SEQ-IANA-03
 #[test]
 fn a_first_report_that_is_not_understood_has_no_measurements() {
     let mut epochs = Epochs::new(EpochLimits::default());
@@ -105,6 +107,7 @@ fn a_first_report_that_is_not_understood_has_no_measurements() {
     );
 }
 
+// shows: SEQ-ID-13, SEQ-COL-15
 #[test]
 fn silence_and_closure_are_given_up_in_time() {
     let limits = EpochLimits {
@@ -133,6 +136,7 @@ fn silence_and_closure_are_given_up_in_time() {
     assert_eq!(epochs.high_water(), 2);
 }
 
+// shows: SEQ-COL-23, SEQ-COL-24, SEQ-COL-25, SEQ-COL-26, SEQ-COL-27
 #[test]
 fn no_name_claims_a_cause() {
     let names = Verdict::ALL.map(Verdict::name).into_iter();
@@ -147,6 +151,7 @@ fn no_name_claims_a_cause() {
 proptest! {
     /// Whatever comes: high-water only rises, the bound holds, and an epoch that is stored as complete
     /// has a final report and no gap.
+    // shows: SEQ-COL-14, SEQ-COL-18
     #[test]
     fn bounds_hold(reports in proptest::collection::vec(
         (1..12u64, 1..5u64, 0..4u16, 1..9u64), 0..80,

@@ -206,6 +206,7 @@ fn defining(messages: &[Vec<u8>], id: u16) -> usize {
 /// What a mistake does to a clean stream.
 type Spoil = fn(&mut Vec<Vec<u8>>);
 
+// shows: SEQ-COL-01
 #[test]
 fn each_mistake_is_noticed() {
     let mistakes: [(&str, Spoil, fn(&Issue) -> bool); 16] = [
@@ -357,6 +358,7 @@ fn each_mistake_is_noticed() {
     }
 }
 
+// shows: BTH-PKT-07
 #[test]
 fn lost_datagrams_are_counted_as_missing_records() {
     let mut messages = stream();
@@ -390,6 +392,7 @@ fn elements_that_were_not_announced_are_told() {
     assert!(said.issues.contains(&Issue::Untyped(256)) || later.len() == messages.len());
 }
 
+// shows: SEQ-COL-20
 #[test]
 fn silence_ends_epochs_as_incomplete() {
     let mut messages = stream();
@@ -424,6 +427,8 @@ fn silence_ends_epochs_as_incomplete() {
     assert_eq!(collector.epochs().count(), 0);
 }
 
+// shows: BTH-IE-05, BTH-IE-14, BTH-SEL-05, BTH-COR-01, BTH-COR-03, SEQ-COL-09, SEQ-COL-23, SEQ-COL-24
+// shows: SEQ-COL-25, SEQ-COL-26, SEQ-COL-27
 #[test]
 fn output_names_elements_and_claims_nothing() {
     let mapping = mapping();

@@ -239,6 +239,7 @@ fn agree(width: u32, psns: &[u32]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
+    // shows: SEQ-ALGO-06, SEQ-ALGO-12, SEQ-ALGO-13
     #[test]
     fn small_windows_agree_with_sets((width, psns) in (1..70u32).prop_flat_map(|w| (Just(w), stream(w)))) {
         agree(width, &psns)?;
@@ -247,6 +248,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
+    // shows: SEQ-ALGO-03
     #[test]
     fn wide_windows_agree_with_sets(
         (width, psns) in prop_oneof![4095..4099u32, 5000..9000u32]
@@ -257,6 +259,7 @@ proptest! {
 
     /// Many connections through few contexts: bounds hold, identifiers are never used twice, an epoch
     /// has one final report and none after it.
+    // shows: SEQ-SEC-05
     #[test]
     fn contexts_and_epochs_are_bounded(
         ops in proptest::collection::vec((0..9u8, 2..20u32, 0..50u32), 1..300),
@@ -295,6 +298,7 @@ proptest! {
     }
 }
 
+// shows: SEQ-ID-08, SEQ-EXP-05
 #[test]
 fn reports_come_at_intervals_and_idle_epochs_close() {
     let mut observer = observer(config(4, 4, 16), vec![provision(16)]);
@@ -327,6 +331,7 @@ fn reports_come_at_intervals_and_idle_epochs_close() {
     assert_eq!(reports.0.len(), 7);
 }
 
+// shows: SEQ-APP-03, SEQ-APP-05
 #[test]
 fn a_violation_disables_until_provisioned_again() {
     let mut observer = observer(config(4, 4, 16), vec![provision(16)]);
@@ -355,6 +360,7 @@ fn a_violation_disables_until_provisioned_again() {
     assert_eq!((observer.active(), reports.0.len()), (1, 1));
 }
 
+// shows: BTH-IE-15, SEQ-APP-01, SEQ-APP-06
 #[test]
 fn every_opcode_is_counted_ignored_or_a_violation() {
     for opcode in 0..=255u8 {
@@ -374,6 +380,7 @@ fn every_opcode_is_counted_ignored_or_a_violation() {
     }
 }
 
+// shows: SEQ-APP-03, SEQ-APP-04
 #[test]
 fn a_malformed_request_is_a_violation() {
     let mut observer = observer(config(4, 4, 16), vec![provision(16)]);
@@ -386,6 +393,7 @@ fn a_malformed_request_is_a_violation() {
     assert!(reports.0[0].flags.contains(Flags::PROFILE_VIOLATION));
 }
 
+// shows: SEQ-APP-11, SEQ-APP-12
 #[test]
 fn lost_capture_closes_what_it_may_have_touched() {
     let mut observer = observer(config(4, 4, 16), vec![provision(16)]);
@@ -418,6 +426,7 @@ fn lost_capture_closes_what_it_may_have_touched() {
     assert_eq!((observer.active(), observer.counters().suspended), (0, 1));
 }
 
+// shows: SEQ-ID-07
 #[test]
 fn sessions_start_afresh_and_without_one_nothing_is_counted() {
     let mut observer = observer(config(4, 4, 16), vec![provision(16)]);
@@ -440,6 +449,7 @@ fn sessions_start_afresh_and_without_one_nothing_is_counted() {
     assert_eq!(observer.active(), 1);
 }
 
+// shows: SEQ-ID-08, SEQ-SEC-06
 #[test]
 fn the_least_recent_epoch_is_given_up_but_never_a_disabled_connection() {
     let mut observer = observer(config(3, 2, 16), vec![provision(16)]);
@@ -462,6 +472,7 @@ fn the_least_recent_epoch_is_given_up_but_never_a_disabled_connection() {
     assert_eq!(observer.active(), 0);
 }
 
+// shows: SEQ-APP-01, SEQ-ID-04
 #[test]
 fn only_what_is_provisioned_is_counted() {
     let mut one = provision(16);
@@ -493,6 +504,7 @@ fn only_what_is_provisioned_is_counted() {
     assert_eq!(any.counters().unprovisioned, 1);
 }
 
+// shows: SEQ-ID-08, SEQ-ID-10
 #[test]
 fn changed_terms_close_and_equal_ones_do_not() {
     let host = |window, generation| Provision {
@@ -543,6 +555,7 @@ fn changed_terms_close_and_equal_ones_do_not() {
     assert_eq!(wide, Err(ProvisionError::Window(17)));
 }
 
+// shows: SEQ-APP-02, SEQ-APP-08, SEQ-APP-09, SEQ-APP-10, SEQ-APP-13, SEQ-IE-02
 #[test]
 fn what_is_not_stated_is_refused() {
     let good = provision(4096);
@@ -575,6 +588,7 @@ fn what_is_not_stated_is_refused() {
     );
 }
 
+// shows: SEQ-SEC-06
 #[test]
 fn reports_that_nobody_takes_are_counted() {
     struct Full;

@@ -99,6 +99,7 @@ fn agree(width: u32, first: u32, moves: &[Move]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
+    // shows: SEQ-ALGO-07, SEQ-ALGO-15
     #[test]
     fn small_windows_agree(width in 1..300u32, first in 0..1u32 << 24, seed in moves(299, 200)) {
         let moves: Vec<Move> = seed
@@ -131,6 +132,7 @@ proptest! {
     }
 }
 
+// shows: SEQ-ALGO-01
 #[test]
 fn the_largest_window_agrees_on_hostile_jumps() {
     const W: u32 = Window::MAX_WIDTH;
@@ -159,6 +161,7 @@ fn a_step_over_the_end_of_a_block_keeps_what_is_pending() {
     assert_eq!((window.step(), window.pending()), (1, 0));
 }
 
+// shows: SEQ-ALGO-11
 #[test]
 fn memory_is_two_and_a_bit_octets_for_sixteen_positions() {
     assert_eq!(Window::memory(1), 514);

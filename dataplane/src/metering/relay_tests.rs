@@ -1,3 +1,4 @@
+//! The relay against a process that listens, dies, is slow, or is looked for in vain.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;

@@ -1,3 +1,4 @@
+//! Plans of documents: of the example, and of changed ones.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -195,7 +195,9 @@ pub struct CrfConfig {
     pub hold_packets: u32,
     /// Octets held back at most, over all flows.
     pub hold_octets: u64,
-    /// Source packets and symbols kept for decoding at most, over all flows.
+    /// Source packets and symbols kept for decoding at most, over all flows. With it go the blocks that
+    /// are open at once, an eighth of it over all flows, and the memory for what is noted of recent PSNs:
+    /// 16 PSNs for every four of these packets, and 64 for every flow.
     pub keep_packets: u32,
     /// Octets kept for decoding at most, over all flows.
     pub keep_octets: u64,

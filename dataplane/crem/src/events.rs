@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use crem_wire::ConfigId;
 
+use crate::memory::of_queue;
 use crate::packet::StreamKey;
 use crate::policy::LossClass;
 use crate::time::Duration;
@@ -200,6 +201,11 @@ impl EventQueue {
             self.dropped += 1;
         }
         self.queue.push_back(event);
+    }
+
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        of_queue(&self.queue)
     }
 
     /// Takes the oldest event.

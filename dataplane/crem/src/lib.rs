@@ -18,6 +18,7 @@ pub mod crf;
 pub mod csf;
 pub mod events;
 pub mod learn;
+pub mod memory;
 #[cfg(feature = "mutate")]
 pub mod mutate;
 #[cfg(not(feature = "mutate"))]

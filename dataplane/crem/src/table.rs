@@ -2,8 +2,11 @@
 //! bound the caller can give up the least recently used entry of the class it values least.
 
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
 use core::hash::Hash;
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::memory::{Grow, of_vec};
 
 const NONE: u32 = u32::MAX;
 
@@ -37,7 +40,9 @@ struct Order {
 pub struct BoundedTable<K, V> {
     slots: Vec<Option<Entry<K, V>>>,
     free: Vec<u32>,
-    index: HashMap<K, u32>,
+    /// Slots by the hash of their keys, which stand in `slots` only.
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
     orders: [Order; 2],
     bound: u32,
 }
@@ -48,7 +53,8 @@ impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            index: HashMap::new(),
+            index: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             orders: [Order {
                 newest: NONE,
                 oldest: NONE,
@@ -80,7 +86,8 @@ impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
 
     /// The slot of a key.
     pub fn slot(&self, key: &K) -> Option<u32> {
-        self.index.get(key).copied()
+        let is_it = |slot: &u32| self.key(*slot) == Some(key);
+        self.index.find(self.hasher.hash_one(key), is_it).copied()
     }
 
     /// The key in a slot.
@@ -104,7 +111,7 @@ impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
     /// Adds a candidate, newest in its order. Gives the value back if the table is full or has the
     /// key.
     pub fn insert(&mut self, key: K, value: V) -> Result<u32, V> {
-        if self.is_full() || self.index.contains_key(&key) {
+        if self.is_full() || self.slot(&key).is_some() {
             return Err(value);
         }
         let entry = Entry {
@@ -120,11 +127,17 @@ impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
                 slot
             }
             None => {
-                self.slots.push(Some(entry));
+                self.slots.push_exactly(Some(entry));
                 self.slots.len() as u32 - 1
             }
         };
-        self.index.insert(key, slot);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let hash_of = |slot: &u32| {
+            let entry = slots.get(*slot as usize).and_then(Option::as_ref);
+            entry.map_or(0, |entry| hasher.hash_one(entry.key))
+        };
+        self.index
+            .insert_unique(hasher.hash_one(key), slot, hash_of);
         self.link(slot, Class::Candidate);
         Ok(slot)
     }
@@ -134,7 +147,10 @@ impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
         self.entry(slot)?;
         self.unlink(slot);
         let entry = self.slots.get_mut(slot as usize)?.take()?;
-        self.index.remove(&entry.key);
+        let hash = self.hasher.hash_one(entry.key);
+        if let Ok(found) = self.index.find_entry(hash, |s| *s == slot) {
+            found.remove();
+        }
         self.free.push(slot);
         Some((entry.key, entry.value))
     }
@@ -175,6 +191,11 @@ impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
     /// One past the highest slot ever used: for walking the table while changing it.
     pub fn slots(&self) -> u32 {
         self.slots.len() as u32
+    }
+
+    /// Octets of memory, with those of the values but not what these refer to.
+    pub(crate) fn octets(&self) -> usize {
+        of_vec(&self.slots) + of_vec(&self.free) + self.index.allocation_size()
     }
 
     fn entry(&self, slot: u32) -> Option<&Entry<K, V>> {

@@ -4,6 +4,7 @@
 
 use alloc::vec::Vec;
 
+use crate::memory::of_vec;
 use crate::time::Instant;
 
 const ABSENT: u32 = u32::MAX;
@@ -93,6 +94,11 @@ impl Timers {
     /// Whether no slot has a deadline.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
+    }
+
+    /// Octets of memory.
+    pub(crate) const fn octets(&self) -> usize {
+        of_vec(&self.heap) + of_vec(&self.place)
     }
 
     fn remove_at(&mut self, here: usize) {

@@ -181,6 +181,7 @@ impl<B: PktBuf> Crf<B> {
             let oldest = stream.offers.remove(0);
             self.flows.remove(&oldest.flow);
         }
+        stream.offers.reserve_exact(1);
         stream.offers.push(offer);
         self.flows.insert(flow, slot);
         self.shared.counters.hellos_accepted += 1;
@@ -231,7 +232,8 @@ impl<B: PktBuf> Crf<B> {
     /// Whether memory for decoding with this configuration can be reserved: one block of it.
     fn has_memory(&self, update: &ParamUpdate) -> bool {
         self.shared
-            .keep_budget
+            .store
+            .budget
             .has_room(u64::from(update.k), u64::from(update.t))
     }
 
@@ -277,6 +279,7 @@ impl<B: PktBuf> Crf<B> {
             return;
         }
         stream.offers.remove(place);
+        stream.offers.shrink_to_fit();
         if let Some(mut old) = stream.bound.take() {
             old.end(&mut cx);
             self.flows.remove(&old.offer.flow);

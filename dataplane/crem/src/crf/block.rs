@@ -299,9 +299,10 @@ pub(crate) fn positions(set: &Bitmap) -> PositionSet {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::budget::Budget;
+    use super::super::pages::Store;
     use super::super::window::Kept;
     use super::*;
+    use crate::config::CrfConfig;
     use alloc::rc::Rc;
 
     type Buf = Rc<u32>;
@@ -356,18 +357,18 @@ mod tests {
     // shows: CREM-RECV-01
     #[test]
     fn refresh_reads_the_window() {
-        let mut budget = Budget::new(100, 1 << 20);
+        let mut store = Store::new(&CrfConfig::default());
         let mut window = Window::new(Psn::new(0xff_fffd));
         window.advance(Psn::new(3));
         for n in [0xff_fffeu32, 0xff_ffff, 0, 1] {
-            window.arrived(Psn::new(n), Seen::Received, Instant(0));
+            assert!(window.arrived(Psn::new(n), Seen::Received, Instant(0), &mut store));
             if n != 0 {
                 let kept = Kept {
                     buf: Rc::new(n),
                     off: 0,
                     len: 10,
                 };
-                window.keep(Psn::new(n), kept, &mut budget);
+                window.keep(Psn::new(n), kept, &mut store);
             }
         }
         let mut b = block(set(&[0, 1, 2, 4, 5, 7]));

@@ -57,6 +57,8 @@ counters! {
         blocks_completed,
         /// Blocks given up because Max Open Blocks or the memory bound was reached.
         blocks_evicted,
+        /// Times a flow gave up older PSNs because there was no memory left to note newer ones in.
+        windows_cut,
         /// Blocks that were left to the RDMA transport.
         blocks_left,
         /// Block descriptions dropped because another one of the same positions prevailed

@@ -204,7 +204,7 @@ impl<B: Clone> Track<B> {
         }
         let means = self.means(self.blocks[index].scheme, cx);
         let block = &mut self.blocks[index];
-        drop_symbols(block, &mut cx.shared.keep_budget);
+        drop_symbols(block, &mut cx.shared.store.budget);
         if !core::mem::replace(&mut block.counted, true) {
             self.tally.incomplete();
         }
@@ -260,11 +260,9 @@ impl<B: Clone> Track<B> {
         };
         *all += 1;
         *own += 1;
-        if let Some(window) = &mut self.window {
-            window.note(psn, Seen::Restored, cx.now);
-            if replaces {
-                window.discard(psn, &mut cx.shared.keep_budget);
-            }
+        self.note_restored(psn, cx);
+        if let Some(window) = self.window.as_mut().filter(|_| replaces) {
+            window.discard(psn, &mut cx.shared.store);
         }
         let next = self.window.as_ref().map(Window::next);
         let late = !self.hold.waits_for(psn) && next.is_some_and(|next| next.is_after(psn.add(1)));

@@ -85,47 +85,105 @@ impl Spacing {
     }
 }
 
+/// A time and a PSN in eight octets: 40 bits of time in units of [`MARK_UNIT`], which come round after
+/// three days, and the PSN.
+#[derive(Clone, Copy, Debug)]
+struct Mark(u64);
+
+/// Nanoseconds that one step of a mark's time stands for, as a power of two.
+const MARK_UNIT: u32 = 8;
+const MARK_TIME: u64 = (1 << 40) - 1;
+
+impl Mark {
+    const fn new(at: Instant, psn: Psn) -> Self {
+        Self((at.0 >> MARK_UNIT & MARK_TIME) << 24 | psn.get() as u64)
+    }
+
+    const fn psn(self) -> Psn {
+        Psn::new((self.0 & 0xff_ffff) as u32)
+    }
+
+    const fn moved_to(self, psn: Psn) -> Self {
+        Self(self.0 & !0xff_ffff | psn.get() as u64)
+    }
+
+    /// How long before `now` it was set.
+    const fn age(self, now: Instant) -> Duration {
+        self.before(now.0 >> MARK_UNIT)
+    }
+
+    /// How long before `later` it was set.
+    const fn until(self, later: Self) -> Duration {
+        self.before(later.0 >> 24)
+    }
+
+    const fn before(self, units: u64) -> Duration {
+        Duration::from_nanos((units.wrapping_sub(self.0 >> 24) & MARK_TIME) << MARK_UNIT)
+    }
+}
+
 /// When the highest PSN of a stream stood where, coarsely and not for long: as much as it takes to tell
 /// how far something lags behind a PSN.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Passage {
-    marks: VecDeque<(Instant, Psn)>,
+pub(crate) struct Passage<const MARKS: u32> {
+    marks: VecDeque<Mark>,
 }
 
-impl Passage {
-    const MARKS: usize = 64;
-
-    /// The next PSN is `next`. Marks closer together than `grain` are merged.
-    pub(crate) fn note(&mut self, now: Instant, next: Psn, grain: Duration) {
-        if let Some((at, last)) = self.marks.back_mut()
-            && now.since(*at) < grain
+impl<const MARKS: u32> Passage<MARKS> {
+    /// The next PSN is `next`. What lies back further than `span` is forgotten, but for one mark; marks
+    /// closer together than the span takes to fill all of them are merged.
+    pub(crate) fn note(&mut self, now: Instant, next: Psn, span: Duration) {
+        let grain = span / (MARKS - 2);
+        if let Some(last) = self.marks.back_mut()
+            && last.age(now) < grain
         {
-            *last = next;
+            *last = last.moved_to(next);
             return;
         }
-        if self.marks.len() >= Self::MARKS {
+        while self
+            .marks
+            .get(1)
+            .is_some_and(|second| second.age(now) > span)
+        {
             self.marks.pop_front();
         }
-        self.marks.push_back((now, next));
+        if self.marks.len() >= MARKS as usize {
+            self.marks.pop_front();
+        }
+        self.marks.push_back(Mark::new(now, next));
     }
 
-    /// When the newest mark was set.
-    pub(crate) fn newest(&self) -> Option<Instant> {
-        self.marks.back().map(|(at, _)| *at)
+    /// Whether there is no mark.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.marks.is_empty()
     }
 
-    /// Where the stream stood at `time`, to the grain of the marks; `None` if that is forgotten.
-    pub(crate) fn at(&self, time: Instant) -> Option<Psn> {
-        let place = self.marks.partition_point(|(at, _)| *at <= time);
-        Some(self.marks.get(place.checked_sub(1)?)?.1)
+    /// Where the stream stood `ago` before its newest mark, to the grain of the marks; `None` if that is
+    /// forgotten.
+    pub(crate) fn before_newest(&self, ago: Duration) -> Option<Psn> {
+        let newest = *self.marks.back()?;
+        let place = (self.marks).partition_point(|mark| mark.until(newest) >= ago);
+        Some(self.marks.get(place.checked_sub(1)?)?.psn())
     }
 
     /// How long ago the stream went past `psn`, to the grain of the marks; `None` if it has not, or too
     /// long ago.
     pub(crate) fn since(&self, now: Instant, psn: Psn) -> Option<Duration> {
-        let place = self.marks.partition_point(|(_, next)| !next.is_after(psn));
-        let (at, _) = self.marks.get(place).filter(|_| place > 0)?;
-        Some(now.since(*at))
+        let place = self.marks.partition_point(|mark| !mark.psn().is_after(psn));
+        let mark = self.marks.get(place).filter(|_| place > 0)?;
+        Some(mark.age(now))
+    }
+
+    /// Whether the stream went past `psn` at least `ago` ago.
+    pub(crate) fn is_past(&self, now: Instant, psn: Psn, ago: Duration) -> bool {
+        let first = self.marks.front().filter(|mark| mark.psn().is_after(psn));
+        let age = first.map(|mark| mark.age(now));
+        age.or(self.since(now, psn)).is_some_and(|age| age >= ago)
+    }
+
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        self.marks.capacity() * size_of::<Mark>()
     }
 }
 
@@ -304,35 +362,48 @@ mod tests {
 
     #[test]
     fn passage_tells_how_long_ago() {
-        let mut p = Passage::default();
-        for n in 0..100u64 {
-            p.note(Instant(n * 1000), Psn::new(0xff_fff0 + n as u32), US);
+        let mut p = Passage::<32>::default();
+        // Times whose forty bits come round on the way.
+        let start = (1 << 48) - 50 * 1024;
+        let (step, psn) = (Duration::from_nanos(1024), |n| Psn::new(0xff_fff0 + n));
+        let at = |n: u64| Instant(start + n * 1024);
+        for n in 0..100 {
+            p.note(at(n), psn(n as u32), step * 30);
         }
-        assert_eq!(
-            p.since(Instant(200_000), Psn::new(0xff_fff0 + 90)),
-            Some(109 * US)
+        assert_eq!(p.since(at(200), psn(90)), Some(109 * step));
+        assert_eq!(p.since(at(200), psn(99)), None, "not passed");
+        assert_eq!(p.since(at(200), psn(5)), None, "forgotten");
+        assert_eq!(p.before_newest(9 * step), Some(psn(90)));
+        assert_eq!(p.before_newest(90 * step), None);
+        assert!(
+            p.is_past(at(200), psn(5), 100 * step),
+            "at least as long ago as the oldest mark"
         );
-        assert_eq!(
-            p.since(Instant(200_000), Psn::new(0xff_fff0 + 99)),
-            None,
-            "not passed"
+        assert!(
+            p.is_past(at(200), psn(90), 109 * step) && !p.is_past(at(200), psn(90), 110 * step)
         );
+        p.note(Instant(start + 99 * 1024 + 512), psn(120), step * 30);
         assert_eq!(
-            p.since(Instant(200_000), Psn::new(0xff_fff0 + 5)),
-            None,
-            "forgotten"
-        );
-        assert_eq!(p.at(Instant(90_500)), Some(Psn::new(0xff_fff0 + 90)));
-        assert_eq!(
-            (p.at(Instant(5_000)), p.newest()),
-            (None, Some(Instant(99_000)))
-        );
-        p.note(Instant(99_500), Psn::new(0xff_fff0 + 120), US);
-        assert_eq!(
-            p.since(Instant(200_000), Psn::new(0xff_fff0 + 110)),
-            Some(101 * US),
+            p.since(at(200), psn(110)),
+            Some(101 * step),
             "merged into the mark before"
         );
+        assert!(p.marks.capacity() <= 32);
+    }
+
+    #[test]
+    fn a_slow_stream_takes_few_marks() {
+        let mut p = Passage::<32>::default();
+        for n in 0..100u64 {
+            p.note(Instant(0) + MS * 20 * n as u32, Psn::new(n as u32), 5 * MS);
+        }
+        let now = Instant(0) + MS * 20 * 99;
+        assert_eq!(
+            (p.since(now, Psn::new(98)), p.marks.len()),
+            (Some(Duration::ZERO), 2)
+        );
+        assert_eq!(p.since(now + MS, Psn::new(97)), None);
+        assert!(p.is_past(now, Psn::new(97), 20 * MS));
     }
 
     #[test]

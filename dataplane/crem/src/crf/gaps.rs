@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crem_wire::{Psn, RequestId};
 
 use super::phase::Phase;
+use super::spare::Shelf;
 use crate::time::Instant;
 
 /// A run of missing PSNs whose block is unknown.
@@ -112,7 +113,10 @@ impl Gaps {
     }
 
     /// Adds a run that overlaps no other. O(1) behind the last one.
-    pub(crate) fn add(&mut self, gap: Gap) {
+    pub(crate) fn add(&mut self, gap: Gap, spare: &mut Shelf<VecDeque<Gap>>) {
+        if self.runs.capacity() == 0 {
+            self.runs = spare.take();
+        }
         self.due = earliest(self.due, gap.due);
         let in_order = self
             .runs
@@ -124,6 +128,24 @@ impl Gaps {
             let place = self.runs.partition_point(|g| gap.start.is_after(g.start));
             self.runs.insert(place, gap);
         }
+    }
+
+    /// Puts its memory back if there is no gap.
+    pub(crate) fn rest(&mut self, spare: &mut Shelf<VecDeque<Gap>>) {
+        if self.runs.is_empty() && self.runs.capacity() > 0 {
+            spare.put(core::mem::take(&mut self.runs));
+        }
+    }
+
+    /// Forgets all runs.
+    pub(crate) fn clear(&mut self) {
+        self.runs.clear();
+        self.due = None;
+    }
+
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        self.runs.capacity() * size_of::<Gap>()
     }
 
     /// Takes the first run out.
@@ -196,7 +218,7 @@ mod tests {
     fn takes_a_middle_and_over_several_runs() {
         let mut gaps = Gaps::default();
         for (start, count) in [(0xff_fffe, 5), (10, 2), (20, 4)] {
-            gaps.add(run(start, count));
+            gaps.add(run(start, count), &mut Shelf::default());
         }
         let mut out = Vec::new();
         gaps.take(Psn::new(0), 1, |g| out.push((g.start.get(), g.count)));
@@ -215,7 +237,7 @@ mod tests {
     fn due_times_are_found() {
         let mut gaps = Gaps::default();
         for start in [10, 20, 30] {
-            gaps.add(run(start, 2));
+            gaps.add(run(start, 2), &mut Shelf::default());
         }
         assert_eq!(gaps.next_due(), None);
         assert!(gaps.ripen(Instant(5), |gap| gap.start != Psn::new(30)));
@@ -239,7 +261,7 @@ mod tests {
             let (mut gaps, mut model, mut at) = (Gaps::default(), BTreeSet::new(), 0);
             for (skip, count) in runs {
                 at += skip;
-                gaps.add(run(base + at, count));
+                gaps.add(run(base + at, count), &mut Shelf::default());
                 model.extend(at..at + count);
                 at += count;
             }

@@ -2,10 +2,12 @@
 //! reach the receiver in order (CREM, Receiver Operation; AMB-HOLD). Which gap is waited for and for
 //! how long is decided by the caller; here is only the order.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use crem_wire::Psn;
 
 use super::budget::Budget;
+use super::spare::Shelf;
 use crate::actions::Delivery;
 use crate::time::Instant;
 
@@ -26,86 +28,134 @@ pub(crate) struct Frame<B> {
     pub(crate) buf: B,
 }
 
-/// Frames that wait, and the missing PSNs that they wait for.
-///
-/// A frame is held exactly while a PSN before its own is waited for. Both queues are in serial order.
-#[derive(Clone, Debug)]
-pub(crate) struct HoldQueue<B> {
+/// The memory of a hold queue.
+#[derive(Debug)]
+pub(crate) struct Queues<B> {
     waits: VecDeque<Psn>,
     queue: VecDeque<Held<B>>,
     /// Arrivals in order of time; those before the first waited PSN have left.
     arrivals: VecDeque<(Instant, Psn)>,
 }
 
-impl<B> HoldQueue<B> {
-    /// Nothing waits.
-    pub(crate) const fn new() -> Self {
+impl<B> Default for Queues<B> {
+    fn default() -> Self {
         Self {
             waits: VecDeque::new(),
             queue: VecDeque::new(),
             arrivals: VecDeque::new(),
         }
     }
+}
+
+impl<B> Queues<B> {
+    fn is_empty(&self) -> bool {
+        self.waits.is_empty() && self.queue.is_empty()
+    }
+
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        size_of::<Self>()
+            + self.waits.capacity() * size_of::<Psn>()
+            + self.queue.capacity() * size_of::<Held<B>>()
+            + self.arrivals.capacity() * size_of::<(Instant, Psn)>()
+    }
+}
+
+/// Frames that wait, and the missing PSNs that they wait for.
+///
+/// A frame is held exactly while a PSN before its own is waited for. Both queues are in serial order. It
+/// has memory only from the first PSN that is waited for until [`HoldQueue::rest`].
+#[derive(Debug)]
+pub(crate) struct HoldQueue<B>(Option<Box<Queues<B>>>);
+
+impl<B> HoldQueue<B> {
+    /// Nothing waits.
+    pub(crate) const fn new() -> Self {
+        Self(None)
+    }
+
+    fn waits(&self) -> Option<&VecDeque<Psn>> {
+        self.0.as_ref().map(|queues| &queues.waits)
+    }
 
     /// Number of frames held.
     pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+        self.0.as_ref().map_or(0, |queues| queues.queue.len())
+    }
+
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        self.0.as_ref().map_or(0, |queues| queues.octets())
     }
 
     /// Whether any PSN is waited for.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.waits.is_empty()
+        self.waits().is_some_and(|waits| !waits.is_empty())
     }
 
     /// When the frame that is held longest arrived.
     pub(crate) fn oldest(&mut self) -> Option<Instant> {
-        let first = *self.waits.front()?;
-        while let Some(&(at, psn)) = self.arrivals.front() {
+        let queues = self.0.as_mut()?;
+        let first = *queues.waits.front()?;
+        while let Some(&(at, psn)) = queues.arrivals.front() {
             if psn.is_after(first) {
                 return Some(at);
             }
-            self.arrivals.pop_front();
+            queues.arrivals.pop_front();
         }
         None
     }
 
     /// From now on frames beyond `psn` wait for it; PSNs come in ascending order.
-    pub(crate) fn wait_for(&mut self, psn: Psn) {
-        if self.waits.back().is_none_or(|last| psn.is_after(*last)) {
-            self.waits.push_back(psn);
+    pub(crate) fn wait_for(&mut self, psn: Psn, spare: &mut Shelf<Box<Queues<B>>>) {
+        let queues = self.0.get_or_insert_with(|| spare.take());
+        if queues.waits.back().is_none_or(|last| psn.is_after(*last)) {
+            queues.waits.push_back(psn);
+        }
+    }
+
+    /// Puts its memory back if nothing waits.
+    pub(crate) fn rest(&mut self, spare: &mut Shelf<Box<Queues<B>>>) {
+        if let Some(mut queues) = self.0.take_if(|queues| queues.is_empty()) {
+            queues.arrivals.clear();
+            spare.put(queues);
         }
     }
 
     /// Whether this PSN is waited for. O(log waits).
     pub(crate) fn waits_for(&self, psn: Psn) -> bool {
-        let place = self.waits.partition_point(|w| psn.is_after(*w));
-        self.waits.get(place) == Some(&psn)
+        self.waits().is_some_and(|waits| {
+            let place = waits.partition_point(|w| psn.is_after(*w));
+            waits.get(place) == Some(&psn)
+        })
     }
 
     /// Whether a frame with this PSN would be held.
     pub(crate) fn holds(&self, psn: Psn) -> bool {
-        self.waits.front().is_some_and(|first| psn.is_after(*first))
+        let first = self.waits().and_then(VecDeque::front);
+        first.is_some_and(|first| psn.is_after(*first))
     }
 
     /// Takes a frame that [`HoldQueue::holds`]; behind those of the same PSN. O(1) for frames in order.
     pub(crate) fn push(&mut self, now: Instant, frame: Frame<B>, budget: &mut Budget) {
+        let Some(queues) = &mut self.0 else {
+            return;
+        };
         budget.add(frame.octets);
-        self.arrivals.push_back((now, frame.psn));
+        queues.arrivals.push_back((now, frame.psn));
         let held = Held {
             psn: frame.psn,
             octets: frame.octets,
             kind: frame.kind,
             buf: frame.buf,
         };
-        let in_order = self
-            .queue
-            .back()
-            .is_none_or(|last| !last.psn.is_after(held.psn));
+        let queue = &mut queues.queue;
+        let in_order = queue.back().is_none_or(|last| !last.psn.is_after(held.psn));
         if in_order {
-            self.queue.push_back(held);
+            queue.push_back(held);
         } else {
-            let place = self.queue.partition_point(|h| !h.psn.is_after(held.psn));
-            self.queue.insert(place, held);
+            let place = queue.partition_point(|h| !h.psn.is_after(held.psn));
+            queue.insert(place, held);
         }
     }
 
@@ -116,11 +166,14 @@ impl<B> HoldQueue<B> {
         budget: &mut Budget,
         out: &mut impl FnMut(Psn, Delivery, B),
     ) {
-        let place = self.waits.partition_point(|w| psn.is_after(*w));
-        if self.waits.get(place) == Some(&psn) {
-            self.waits.remove(place);
+        let Some(queues) = &mut self.0 else {
+            return;
+        };
+        let place = queues.waits.partition_point(|w| psn.is_after(*w));
+        if queues.waits.get(place) == Some(&psn) {
+            queues.waits.remove(place);
             if place == 0 {
-                self.release(budget, out);
+                queues.release(budget, out);
             }
         }
     }
@@ -131,10 +184,14 @@ impl<B> HoldQueue<B> {
         budget: &mut Budget,
         out: &mut impl FnMut(Psn, Delivery, B),
     ) {
-        self.waits.clear();
-        self.release(budget, out);
+        if let Some(queues) = &mut self.0 {
+            queues.waits.clear();
+            queues.release(budget, out);
+        }
     }
+}
 
+impl<B> Queues<B> {
     fn release(&mut self, budget: &mut Budget, out: &mut impl FnMut(Psn, Delivery, B)) {
         let first = self.waits.front().copied();
         while let Some(held) = self
@@ -168,10 +225,10 @@ mod tests {
     #[test]
     fn releases_up_to_the_next_gap() {
         let mut budget = Budget::new(100, 10_000);
-        let mut hold = HoldQueue::new();
+        let (mut hold, mut spare) = (HoldQueue::new(), Shelf::default());
         let mut out = Vec::new();
         for gap in [0xff_ffff, 3] {
-            hold.wait_for(Psn::new(gap));
+            hold.wait_for(Psn::new(gap), &mut spare);
         }
         for (at, psn) in [(5, 1), (6, 0), (7, 4), (8, 2), (9, 1)] {
             assert!(hold.holds(Psn::new(psn)));
@@ -190,10 +247,10 @@ mod tests {
     #[test]
     fn an_inner_gap_settles_without_release() {
         let mut budget = Budget::new(100, 10_000);
-        let mut hold = HoldQueue::new();
+        let (mut hold, mut spare) = (HoldQueue::new(), Shelf::default());
         let mut out = Vec::new();
         for gap in [1, 3, 5] {
-            hold.wait_for(Psn::new(gap));
+            hold.wait_for(Psn::new(gap), &mut spare);
         }
         for psn in [2, 4, 6] {
             hold.push(Instant(0), frame(psn), &mut budget);
@@ -205,6 +262,15 @@ mod tests {
         hold.settle(Psn::new(5), &mut budget, &mut |_, _, b| out.push(b));
         assert_eq!(out, [2, 4, 6]);
         assert!(!hold.is_waiting());
+        hold.rest(&mut spare);
+        assert_eq!(hold.octets(), 0);
+        hold.wait_for(Psn::new(9), &mut spare);
+        assert!(
+            hold.octets() > 3 * size_of::<Held<u32>>(),
+            "the same memory again"
+        );
+        hold.rest(&mut spare);
+        assert!(hold.is_waiting(), "it is in use");
     }
 
     proptest! {
@@ -213,7 +279,7 @@ mod tests {
             ops in proptest::collection::vec((0u8..4, 0u32..64), 1..300),
         ) {
             let mut budget = Budget::new(1000, 1 << 20);
-            let mut hold = HoldQueue::new();
+            let (mut hold, mut spare) = (HoldQueue::new(), Shelf::default());
             let (mut pushed, mut left) = (Vec::new(), Vec::new());
             let mut highest_wait = 0;
             for (n, (op, psn)) in ops.into_iter().enumerate() {
@@ -221,7 +287,7 @@ mod tests {
                 let at = Psn::new(psn);
                 match op {
                     0 if psn > highest_wait => {
-                        hold.wait_for(at);
+                        hold.wait_for(at, &mut spare);
                         highest_wait = psn;
                     }
                     1 | 2 if hold.holds(at) => {

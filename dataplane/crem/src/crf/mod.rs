@@ -8,7 +8,9 @@
 //! decode jobs, `reporting` LOSS_REPORT, `room` what is kept, `track` the flow; `window`, `hold`, `gaps`,
 //! `block`, `tally`, `request`, `estimate` and `budget` the state these work on.
 //!
-//! Cost: see `source` and `repair`. A call costs besides O(log flows) where a deadline changes.
+//! Cost: see `source` and `repair`. A call costs besides O(log flows) where a deadline changes. A flow takes
+//! less than 2 KiB of state, tables included (`tests/memory.rs`); what is kept of packets comes from pools
+//! that all flows share (`pages`, `spare`).
 
 mod bind;
 mod block;
@@ -19,6 +21,8 @@ mod estimate;
 mod gaps;
 mod hold;
 pub(crate) mod lifecycle;
+mod memory;
+mod pages;
 mod params;
 pub(crate) mod phase;
 mod ranges;
@@ -30,6 +34,7 @@ mod request;
 mod reverse;
 mod room;
 mod source;
+mod spare;
 mod status;
 mod stream;
 mod tally;
@@ -66,7 +71,9 @@ use crate::time::Instant;
 use crate::timer::Timers;
 use budget::Budget;
 use lifecycle::{LifeAct, LifeEvent};
+use pages::Store;
 use reverse::Reverse;
+use spare::Spare;
 use stream::{FlowKey, Stream};
 use track::{Cx, Shared};
 
@@ -121,13 +128,14 @@ impl<B: PktBuf> Crf<B> {
             events: EventQueue::new(config.max_events),
             transmits: VecDeque::new(),
             hold_budget: Budget::new(u64::from(crf.hold_packets), crf.hold_octets),
-            keep_budget: Budget::new(u64::from(crf.keep_packets), crf.keep_octets),
+            store: Store::new(crf),
             solver: RankSolver::with_capacity(256),
             jobs: VecDeque::new(),
             next_job: 0,
             next_serial: 0,
             same: None,
-            spare: Vec::new(),
+            spare: Spare::new(),
+            open_blocks: 0,
             pieces: Vec::new(),
             peers: HashMap::new(),
             reverse: Reverse::new(crf.max_flows),
@@ -158,9 +166,7 @@ impl<B: PktBuf> Crf<B> {
         self.shared
             .hold_budget
             .set_bounds(u64::from(crf.hold_packets), crf.hold_octets);
-        self.shared
-            .keep_budget
-            .set_bounds(u64::from(crf.keep_packets), crf.keep_octets);
+        self.shared.store.set_bounds(crf);
         let ends = config.mode == Mode::Passthrough;
         let without_responses = !config.responses;
         self.config = config;
@@ -385,7 +391,7 @@ impl<B: PktBuf> Crf<B> {
     /// Source packets and symbols referenced now: frames held, and those kept for decoding. The same
     /// frame may be both.
     pub fn references(&self) -> References {
-        let (hold, keep) = (&self.shared.hold_budget, &self.shared.keep_budget);
+        let (hold, keep) = (&self.shared.hold_budget, &self.shared.store.budget);
         References {
             held: hold.packets(),
             held_octets: hold.octets(),

@@ -6,6 +6,7 @@ use crem_wire::crem::registry::ParamStatus;
 use crem_wire::crem::{Limits, ParamUpdate};
 use crem_wire::{ConfigId, Psn};
 
+use crate::memory::of_vec;
 use crate::plan;
 use crate::time::{Duration, Instant};
 
@@ -68,6 +69,11 @@ impl Configs {
         self.list.iter().map(|config| config.k).max().unwrap_or(0)
     }
 
+    /// Octets of memory.
+    pub(crate) const fn octets(&self) -> usize {
+        of_vec(&self.list)
+    }
+
     /// Takes a PARAM_UPDATE; `memory` says whether its decoding could be provided for. A repetition is
     /// accepted again, with the later Effective PSN; the same ID with other parameters is refused.
     pub(crate) fn update(
@@ -91,6 +97,8 @@ impl Configs {
         let room = memory && self.list.len() < MAX_CONFIGS;
         let status = plan::param_status(update, limits, room);
         if status == ParamStatus::Accepted {
+            // Nearly always there is one, and another only while it changes.
+            self.list.reserve_exact(1);
             self.list.push(Config {
                 id: update.config,
                 scheme: update.scheme,

@@ -21,7 +21,8 @@ impl<B: Clone> Track<B> {
         }
         if self.times.hold.is_some() && !self.requests.is_backing_off() {
             for n in 0..count {
-                self.hold.wait_for(start.add(n as i32));
+                self.hold
+                    .wait_for(start.add(n as i32), &mut cx.shared.spare.holds);
             }
         }
         let due = (m == 0).then(|| cx.now + self.times.allowance);
@@ -32,14 +33,15 @@ impl<B: Clone> Track<B> {
             cx.shared.counters.gaps_evicted += 1;
             self.leave_run(oldest.start, oldest.count, false, cx);
         }
-        self.gaps.add(Gap {
+        let gap = Gap {
             start,
             count,
             seen: cx.now,
             phase: Phase::Watching,
             due,
             request: None,
-        });
+        };
+        self.gaps.add(gap, &mut cx.shared.spare.gaps);
         for index in 0..self.blocks.len() {
             self.adopt(index, cx);
         }
@@ -172,9 +174,7 @@ impl<B: Clone> Track<B> {
         while to.is_after(at) {
             let start = at;
             while to.is_after(at) && is_left(self, at) {
-                if let Some(window) = &mut self.window {
-                    window.note(at, Seen::Missing, cx.now);
-                }
+                self.note(at, Seen::Missing, cx);
                 at = at.add(1);
             }
             let count = at.distance_from(start).max(0) as u32;
@@ -183,14 +183,15 @@ impl<B: Clone> Track<B> {
                 continue;
             }
             cx.shared.counters.gaps_reopened += 1;
-            self.gaps.add(Gap {
+            let gap = Gap {
                 start,
                 count,
                 seen: cx.now,
                 phase: Phase::Watching,
                 due: Some(cx.now + self.times.allowance),
                 request: None,
-            });
+            };
+            self.gaps.add(gap, &mut cx.shared.spare.gaps);
         }
     }
 
@@ -226,10 +227,9 @@ impl<B: Clone> Track<B> {
 
     /// A missing PSN turned out to carry no packet.
     pub(crate) fn note_absent(&mut self, psn: Psn, cx: &mut Cx<'_, B>) {
-        if let Some(window) = &mut self.window
-            && matches!(window.place(psn), Place::In(Seen::Missing | Seen::Left))
-        {
-            window.note(psn, Seen::Absent, cx.now);
+        let place = self.window.as_ref().map(|window| window.place(psn));
+        if let Some(Place::In(Seen::Missing | Seen::Left)) = place {
+            self.note(psn, Seen::Absent, cx);
         }
         self.settle(psn, cx);
     }

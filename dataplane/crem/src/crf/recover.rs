@@ -111,7 +111,7 @@ impl<B: Clone> Track<B> {
     fn close(&mut self, index: usize, cx: &mut Cx<'_, B>) {
         let block = &mut self.blocks[index];
         block.closed = true;
-        drop_symbols(block, &mut cx.shared.keep_budget);
+        drop_symbols(block, &mut cx.shared.store.budget);
     }
 
     /// Drops a description that another one prevailed over; what it had taken over becomes gaps again.
@@ -137,14 +137,15 @@ impl<B: Clone> Track<B> {
                 .and_then(|w| w.at(psn));
             if let (false, Some(seen)) = (covered, seen) {
                 self.gaps.take(psn, 1, |_| ());
-                self.gaps.add(Gap {
+                let gap = Gap {
                     start: psn,
                     count: 1,
                     seen,
                     phase: Phase::Watching,
                     due: Some(cx.now + self.times.allowance),
                     request: None,
-                });
+                };
+                self.gaps.add(gap, &mut cx.shared.spare.gaps);
             }
         }
     }

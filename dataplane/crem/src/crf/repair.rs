@@ -14,6 +14,9 @@ use super::params::Config;
 use super::track::{Cx, MAX_GAP, Origin, REUSE, Track};
 use crate::actions::SymbolRef;
 
+/// Of the packets that may be kept, all flows together have one block in so many open at most.
+const PACKETS_PER_BLOCK: u32 = 8;
+
 /// The symbol of a REPAIR: its frame and the offset in it.
 pub(crate) type Symbol<B> = Option<(B, u16)>;
 
@@ -180,7 +183,7 @@ impl<B: Clone> Track<B> {
             cx.shared.counters.blocks_conflicting += 1;
             return None;
         }
-        let symbols = cx.shared.spare.pop().unwrap_or_default();
+        let symbols = cx.shared.spare.symbols.take();
         let serial = cx.shared.next_serial;
         cx.shared.next_serial += 1;
         let mut block = Block::new(
@@ -199,13 +202,21 @@ impl<B: Clone> Track<B> {
             .collect();
         if block.missing().is_empty() {
             cx.shared.counters.repairs_unneeded += u64::from(!header.info);
-            cx.shared.spare.push(block.symbols);
+            cx.shared.spare.symbols.put(block.symbols);
             self.settle_absent(&description, cx);
             return None;
         }
-        self.make_room_for_block(cx);
+        if !self.make_room_for_block(cx) {
+            cx.shared.counters.repairs_no_memory += 1;
+            cx.shared.spare.symbols.put(block.symbols);
+            return None;
+        }
         cx.shared.counters.blocks_opened += 1;
+        if self.blocks.capacity() == 0 {
+            self.blocks = cx.shared.spare.blocks.take();
+        }
         self.blocks.push(block);
+        cx.shared.open_blocks += 1;
         self.watch_blocks = true;
         let index = self.blocks.len() - 1;
         if let Some(window) = &self.window
@@ -235,11 +246,14 @@ impl<B: Clone> Track<B> {
         cx.shared.pieces = pieces;
     }
 
-    fn make_room_for_block(&mut self, cx: &mut Cx<'_, B>) {
+    /// Gives up the oldest block of the flow if it has as many as one may have open, or all flows
+    /// together have. `false` if it has none to give up.
+    fn make_room_for_block(&mut self, cx: &mut Cx<'_, B>) -> bool {
         let bound = usize::from(cx.config.crf.max_open_blocks).max(1);
         let open = self.blocks.iter().filter(|b| !b.closed).count();
-        if open < bound {
-            return;
+        let bound_of_all = (cx.config.crf.keep_packets / PACKETS_PER_BLOCK).max(1);
+        if open < bound && cx.shared.open_blocks < bound_of_all {
+            return true;
         }
         let oldest = (0..self.blocks.len())
             .filter(|i| !self.blocks[*i].closed)
@@ -248,6 +262,7 @@ impl<B: Clone> Track<B> {
             self.evict(index, cx);
             self.sweep(cx);
         }
+        oldest.is_some()
     }
 
     /// Adds what the REPAIR brings to its block.
@@ -308,7 +323,7 @@ impl<B: Clone> Track<B> {
             cx.shared.counters.repairs_redundant += 1;
             return;
         }
-        if !cx.shared.keep_budget.fits(block.t) {
+        if !cx.shared.store.budget.fits(block.t) {
             cx.shared.counters.repairs_no_memory += 1;
             return;
         }
@@ -317,7 +332,7 @@ impl<B: Clone> Track<B> {
             Origin::Coded => cx.shared.counters.symbols_coded += 1,
             Origin::Copy => cx.shared.counters.symbols_copy += 1,
         }
-        cx.shared.keep_budget.add(block.t);
+        cx.shared.store.budget.add(block.t);
         self.blocks[index].coded |= origin == Origin::Coded;
         self.blocks[index].symbols.push(SymbolRef {
             index: symbol,

@@ -166,8 +166,8 @@ impl<B: Clone> Track<B> {
                 self.ask_again(from, d.psn, cx);
             }
         }
-        if cx.shared.keep_budget.fits(run.kept.len) {
-            cx.shared.keep_budget.add(run.kept.len);
+        if cx.shared.store.budget.fits(run.kept.len) {
+            cx.shared.store.budget.add(run.kept.len);
             self.run = Some(run);
         }
     }
@@ -175,7 +175,7 @@ impl<B: Clone> Track<B> {
     /// Takes the run out, and its reference out of the bound.
     pub(crate) fn take_run(&mut self, cx: &mut Cx<'_, B>) -> Option<Run<B>> {
         let run = self.run.take()?;
-        cx.shared.keep_budget.remove(run.kept.len);
+        cx.shared.store.budget.remove(run.kept.len);
         Some(run)
     }
 
@@ -248,11 +248,10 @@ impl<B: Clone> Track<B> {
     pub(crate) fn replay_floor(&self, cx: &Cx<'_, B>) -> Option<Psn> {
         let on = cx.config.crf.replay && cx.shared.same.is_some() && !self.is_responses();
         let window = self.window.as_ref()?;
-        if !on || cx.shared.keep_budget.is_half_used() {
+        if !on || self.history.is_empty() || cx.shared.store.budget.is_half_used() {
             return None;
         }
-        let newest = self.history.newest()?;
-        let floor = self.history.at(newest - self.replay_time());
+        let floor = self.history.before_newest(self.replay_time());
         let far = self.went_back.saturating_add(self.went_back / 2);
         let back = window.next().add(-(far.min(MAX_SPAN) as i32));
         Some(earlier(floor.unwrap_or(window.base()), back))

@@ -48,15 +48,16 @@ impl<B: Clone> Track<B> {
         }
         self.rest_at = None;
         self.take_run(cx);
+        self.requests.rest();
         if let Some(next) = self.window.as_ref().map(Window::next)
             && self.gaps.is_empty()
             && self.blocks.iter().all(|block| block.closed)
             && let Some(window) = &mut self.window
         {
-            window.drop_before(next, &mut cx.shared.keep_budget);
+            window.drop_before(next, &mut cx.shared.store);
             // One frame a flow lends its headers to what comes first after the rest, while there is room.
-            if cx.shared.keep_budget.is_half_used() {
-                window.forget_last(&mut cx.shared.keep_budget);
+            if cx.shared.store.budget.is_half_used() {
+                window.forget_last(&mut cx.shared.store);
             }
         }
     }

@@ -5,10 +5,13 @@ use alloc::collections::VecDeque;
 use crem_wire::{Psn, RequestId};
 
 use super::estimate::Times;
+use crate::memory::of_queue;
 use crate::time::{Duration, Instant};
 
 /// Requests remembered at most; beyond this no further one leaves.
 const MAX_RECENT: usize = 256;
+/// Requests that a resting flow has memory for.
+const REST_REQUESTS: usize = 8;
 /// Unanswered requests in a row after which the spacing doubles with each.
 const PATIENCE: u32 = 3;
 /// Largest spacing of requests.
@@ -67,6 +70,19 @@ impl Requests {
             touched: VecDeque::new(),
             outstanding: VecDeque::new(),
             silent: 0,
+        }
+    }
+
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        of_queue(&self.touched) + of_queue(&self.outstanding)
+    }
+
+    /// Lets go of memory that a time of many requests has left behind.
+    pub(crate) fn rest(&mut self) {
+        if self.touched.is_empty() && self.outstanding.is_empty() {
+            self.touched.shrink_to(REST_REQUESTS);
+            self.outstanding.shrink_to(REST_REQUESTS);
         }
     }
 

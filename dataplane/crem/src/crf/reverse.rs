@@ -25,6 +25,7 @@ use super::window::{Place, Seen, Window};
 use super::{Crf, cx};
 use crate::actions::{Actions, Delivery};
 use crate::config::Mode;
+use crate::memory::{of_map, of_vec};
 use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
 use crate::plan;
 use crate::table::{BoundedTable, Class};
@@ -220,6 +221,12 @@ impl Reverse {
         let _ = self.requests.insert(id, request);
     }
 
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        let slots = self.pairs.values().map(|pair| of_vec(&pair.slots));
+        self.requests.octets() + of_map(&self.pairs) + slots.sum::<usize>()
+    }
+
     fn take_slots(&mut self, key: &StreamKey) -> Vec<u32> {
         let pair = self.pairs.get_mut(&Hosts::of_requests(key));
         pair.map(|pair| core::mem::take(&mut pair.slots))
@@ -265,6 +272,11 @@ impl Barred {
             }
         }
         self.ranges.push(range);
+    }
+
+    /// Octets of memory.
+    pub(crate) const fn octets(&self) -> usize {
+        of_vec(&self.ranges)
     }
 
     /// Forgets what lies before `base`.
@@ -390,9 +402,7 @@ impl<B: Clone> Track<B> {
         for piece in &pieces {
             for n in 0..piece.count {
                 let psn = piece.start.add(n as i32);
-                if let Some(window) = &mut self.window {
-                    window.note(psn, Seen::Left, cx.now);
-                }
+                self.note(psn, Seen::Left, cx);
                 cx.shared.counters.responses_given_up += 1;
                 self.settle(psn, cx);
             }

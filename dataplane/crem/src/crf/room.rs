@@ -4,8 +4,10 @@
 use crem_wire::Psn;
 
 use super::gaps::Gap;
+use super::pages::Store;
 use super::track::{Cx, Track, drop_symbols, earlier, later};
-use super::window::Kept;
+use super::window::{Kept, Seen, Window};
+use crate::time::Instant;
 
 impl<B: Clone> Track<B> {
     /// Moves the end of the window to `upto`, giving up what then is too far behind.
@@ -60,7 +62,7 @@ impl<B: Clone> Track<B> {
             return;
         };
         if limit.is_after(window.base()) {
-            window.drop_before(limit, &mut cx.shared.keep_budget);
+            window.drop_before(limit, &mut cx.shared.store);
             self.barred.forget_before(window.base());
         }
         let from = later(self.released, window.base());
@@ -102,7 +104,7 @@ impl<B: Clone> Track<B> {
                 .filter(|(_, end)| end.is_after(from))
                 .reduce(|a, b| if a.0.is_after(b.0) { b } else { a });
             let until = near.map_or(to, |(start, _)| earlier(start, to));
-            window.let_go(from, until, &mut cx.shared.keep_budget);
+            window.let_go(from, until, &mut cx.shared.store);
             match near {
                 Some((_, end)) => from = end,
                 None => return,
@@ -114,7 +116,7 @@ impl<B: Clone> Track<B> {
     pub(crate) fn give_up_before(&mut self, limit: Psn, cx: &mut Cx<'_, B>) {
         while let Some(gap) = self.gaps.pop_first() {
             if gap.start.distance_from(limit) >= 0 {
-                self.gaps.add(gap);
+                self.gaps.add(gap, &mut cx.shared.spare.gaps);
                 break;
             }
             let before = limit.distance_from(gap.start).clamp(0, gap.count as i32);
@@ -122,11 +124,12 @@ impl<B: Clone> Track<B> {
             self.leave_run(gap.start, before as u32, false, cx);
             let rest = gap.count - before as u32;
             if rest > 0 {
-                self.gaps.add(Gap {
+                let gap = Gap {
                     start: limit,
                     count: rest,
                     ..gap
-                });
+                };
+                self.gaps.add(gap, &mut cx.shared.spare.gaps);
                 break;
             }
         }
@@ -137,7 +140,7 @@ impl<B: Clone> Track<B> {
         }
         if let Some(window) = &mut self.window {
             let before = window.kept();
-            window.drop_before(limit, &mut cx.shared.keep_budget);
+            window.drop_before(limit, &mut cx.shared.store);
             cx.shared.counters.sources_evicted += u64::from(before - window.kept());
         }
     }
@@ -158,7 +161,7 @@ impl<B: Clone> Track<B> {
         if kept == 0
             && let Some(window) = &mut self.window
         {
-            window.forget_last(&mut cx.shared.keep_budget);
+            window.forget_last(&mut cx.shared.store);
         }
         if let Some(window) = self.window.as_ref().filter(|w| w.kept() == kept) {
             let limit = window.base().add((window.len() / 4).max(1) as i32);
@@ -168,17 +171,62 @@ impl<B: Clone> Track<B> {
         before.saturating_sub(after) as u32
     }
 
+    /// Notes what is known of a PSN that no packet arrived with. If there is no memory for that, it stays
+    /// a PSN of which nothing is known: it can be asked for and restored like any other.
+    pub(crate) fn note(&mut self, psn: Psn, seen: Seen, cx: &mut Cx<'_, B>) {
+        if let Some(window) = &mut self.window {
+            window.note(psn, seen, cx.now, &mut cx.shared.store);
+        }
+    }
+
+    /// Notes that a packet with this PSN arrived.
+    pub(crate) fn note_arrival(&mut self, psn: Psn, seen: Seen, cx: &mut Cx<'_, B>) {
+        self.note_packet(psn, cx, |window, now, store| {
+            window.arrived(psn, seen, now, store)
+        });
+    }
+
+    /// Notes that a packet was restored.
+    pub(crate) fn note_restored(&mut self, psn: Psn, cx: &mut Cx<'_, B>) {
+        self.note_packet(psn, cx, |window, now, store| {
+            window.note(psn, Seen::Restored, now, store)
+        });
+    }
+
+    /// Notes a packet. That it was there must not be forgotten while its PSN is in the window, or it would
+    /// be restored: without memory the flow gives up the older part of what it keeps, and if that does not
+    /// help all before the packet, which puts it behind the window.
+    fn note_packet(
+        &mut self,
+        psn: Psn,
+        cx: &mut Cx<'_, B>,
+        mut note: impl FnMut(&mut Window<B>, Instant, &mut Store<B>) -> bool,
+    ) {
+        let mut noted = |track: &mut Self, cx: &mut Cx<'_, B>| {
+            let window = track.window.as_mut();
+            window.is_none_or(|window| note(window, cx.now, &mut cx.shared.store))
+        };
+        if noted(self, cx) {
+            return;
+        }
+        cx.shared.counters.windows_cut += 1;
+        self.shed(cx);
+        if !noted(self, cx) {
+            self.give_up_before(psn.add(1), cx);
+        }
+    }
+
     /// Keeps the source packet of a received PSN if memory allows.
     pub(crate) fn keep(&mut self, psn: Psn, kept: Kept<B>, cx: &mut Cx<'_, B>) {
-        if !cx.shared.keep_budget.fits(kept.len) {
+        if !cx.shared.store.budget.fits(kept.len) {
             self.shed(cx);
         }
-        if !cx.shared.keep_budget.fits(kept.len) {
+        if !cx.shared.store.budget.fits(kept.len) {
             cx.shared.counters.sources_evicted += 1;
             return;
         }
         if let Some(window) = &mut self.window {
-            window.keep(psn, kept, &mut cx.shared.keep_budget);
+            window.keep(psn, kept, &mut cx.shared.store);
         }
     }
 
@@ -187,13 +235,23 @@ impl<B: Clone> Track<B> {
         for index in (0..self.blocks.len()).rev() {
             if self.blocks[index].closed {
                 let mut block = self.blocks.swap_remove(index);
-                drop_symbols(&mut block, &mut cx.shared.keep_budget);
-                if cx.shared.spare.len() < 64 {
-                    cx.shared.spare.push(block.symbols);
-                }
+                drop_symbols(&mut block, &mut cx.shared.store.budget);
+                cx.shared.spare.symbols.put(block.symbols);
+                cx.shared.open_blocks = cx.shared.open_blocks.saturating_sub(1);
                 let d = block.description;
                 self.resolved(d.start, d.end(), cx);
             }
+        }
+        self.put_back_memory(cx);
+    }
+
+    /// Puts back what is needed only while something is missing or held.
+    pub(crate) fn put_back_memory(&mut self, cx: &mut Cx<'_, B>) {
+        let spare = &mut cx.shared.spare;
+        self.hold.rest(&mut spare.holds);
+        self.gaps.rest(&mut spare.gaps);
+        if self.blocks.is_empty() && self.blocks.capacity() > 0 {
+            spare.blocks.put(core::mem::take(&mut self.blocks));
         }
     }
 }

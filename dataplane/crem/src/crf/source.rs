@@ -120,9 +120,7 @@ impl<B: Clone> Track<B> {
     }
 
     fn note_seen(&mut self, d: &Desc<B>, seen: Seen, cx: &mut Cx<'_, B>) {
-        if let Some(window) = &mut self.window {
-            window.arrived(d.psn, seen, cx.now);
-        }
+        self.note_arrival(d.psn, seen, cx);
         self.keep(d.psn, kept(d), cx);
     }
 
@@ -141,9 +139,7 @@ impl<B: Clone> Track<B> {
             step.end = to;
         }
         for n in 0..count {
-            if let Some(window) = &mut self.window {
-                window.note(from.add(n as i32), Seen::Missing, cx.now);
-            }
+            self.note(from.add(n as i32), Seen::Missing, cx);
         }
         // Before the first Effective PSN there is nothing to wait or to ask for.
         if let Some((start, m)) = self.configs.protects(from, to) {
@@ -185,8 +181,14 @@ impl<B: Clone> Track<B> {
     /// duplicated or reordered on the way comes within half a round trip.
     fn is_old(&self, psn: Psn, now: Instant) -> bool {
         let soonest = self.times.min_rtt.unwrap_or(Duration::MAX) / 2;
-        let at = self.window.as_ref().and_then(|w| w.at(psn));
-        at.is_some_and(|at| now.since(at) >= soonest)
+        let Some(window) = &self.window else {
+            return false;
+        };
+        match (window.at(psn), window.place(psn)) {
+            (Some(at), _) => now.since(at) >= soonest,
+            (None, Place::Behind) => self.history.is_past(now, psn, soonest),
+            (None, _) => false,
+        }
     }
 
     /// A host that goes back sends all that is held once more. What is held goes first, as it would over
@@ -270,9 +272,9 @@ impl<B: Clone> Track<B> {
     }
 
     fn suspect(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
-        let room = cx.shared.keep_budget.fits(d.payload_len);
+        let room = cx.shared.store.budget.fits(d.payload_len);
         if room {
-            cx.shared.keep_budget.add(d.payload_len);
+            cx.shared.store.budget.add(d.payload_len);
         }
         self.suspect = Some(Stray {
             psn: d.psn,
@@ -285,7 +287,7 @@ impl<B: Clone> Track<B> {
     pub(crate) fn take_suspect(&mut self, cx: &mut Cx<'_, B>) -> Option<Stray<B>> {
         let suspect = self.suspect.take()?;
         if let Some(kept) = &suspect.kept {
-            cx.shared.keep_budget.remove(kept.len);
+            cx.shared.store.budget.remove(kept.len);
         }
         Some(suspect)
     }
@@ -310,9 +312,7 @@ impl<B: Clone> Track<B> {
         }
         self.step(first.psn);
         self.reach(first.next, cx);
-        if let Some(window) = &mut self.window {
-            window.arrived(first.psn, Seen::Received, cx.now);
-        }
+        self.note_arrival(first.psn, Seen::Received, cx);
         if let Some(kept) = first.kept {
             self.keep(first.psn, kept, cx);
         }
@@ -338,7 +338,7 @@ impl<B: Clone> Track<B> {
             self.evict(index, cx);
         }
         if let Some(mut old) = self.window.take() {
-            old.clear(&mut cx.shared.keep_budget);
+            old.clear(&mut cx.shared.store);
         }
         self.step = None;
         self.start_window(first);
@@ -359,10 +359,10 @@ impl<B: Clone> Track<B> {
         if let Some(step) = self.step.take() {
             self.spacing.note(cx.now, u64::from(step.received));
             self.tally.passed(cx.now, step, self.times.allowance);
-            let grain = self.times.min_rtt.map_or(Duration::ZERO, |rtt| rtt / 256);
-            self.passage.note(cx.now, step.end, grain);
-            let grain = self.replay_time() / 48;
-            self.history.note(cx.now, step.end, grain);
+            // A repair that lags further behind than that comes after the longest hold.
+            let quarter = self.times.min_rtt.map_or(Duration::ZERO, |rtt| rtt / 4);
+            self.passage.note(cx.now, step.end, quarter);
+            self.history.note(cx.now, step.end, self.replay_time());
             self.look_at_blocks(step, cx);
             self.ripen_gaps(cx);
         } else if self.watch_blocks {

@@ -8,7 +8,7 @@ use crem_wire::{FlowId, Psn};
 use crate::time::{Duration, Instant};
 
 /// Stretches of PSNs that wait to become final, at most; beyond this they are merged.
-const MAX_STRETCHES: usize = 64;
+const MAX_STRETCHES: usize = 8;
 
 /// A stretch of PSNs that the highest PSN passed at one time.
 #[derive(Clone, Copy, Debug)]
@@ -93,13 +93,11 @@ impl Tally {
 
     /// The highest PSN moved.
     pub(crate) fn passed(&mut self, now: Instant, step: Step, allowance: Duration) {
-        if self.stretches.len() >= MAX_STRETCHES {
-            self.settle(now, allowance);
-        }
+        self.settle(now, allowance);
         let full = self.stretches.len() >= MAX_STRETCHES;
         match self.stretches.back_mut() {
             // The later time for the whole is the careful side.
-            Some(last) if full || now.since(last.opened) < allowance / 16 => {
+            Some(last) if full || now.since(last.opened) < allowance / 6 => {
                 last.end = step.end;
                 last.passed = now;
                 last.received += step.received;
@@ -207,6 +205,11 @@ impl Tally {
     /// Something is to be reported although the flow rests: the interval starts now.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.since = now;
+    }
+
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        self.stretches.capacity() * size_of::<Stretch>()
     }
 
     /// Whether there is something to report, now or once it is final.

@@ -17,14 +17,16 @@ use super::counters::CrfCounters;
 use super::estimate::{Basis, Passage, Peak, Spacing, Times};
 use super::gaps::{Gap, Gaps, earliest};
 use super::hold::{Frame, HoldQueue};
+use super::pages::Store;
 use super::params::Configs;
 use super::phase::Means;
 use super::replay::{Accepted, Run, Same};
 use super::request::Requests;
 use super::reverse::{Barred, Reverse};
+use super::spare::Spare;
 use super::tally::{Step, Tally};
 use super::window::{Kept, Seen, Window};
-use crate::actions::{Actions, SymbolRef, Transmit};
+use crate::actions::{Actions, Transmit};
 use crate::config::CoreConfig;
 use crate::events::EventQueue;
 use crate::packet::StreamKey;
@@ -46,16 +48,18 @@ pub(crate) struct Shared<B> {
     pub(crate) transmits: VecDeque<Transmit<B>>,
     /// Frames held behind gaps.
     pub(crate) hold_budget: Budget,
-    /// Sources and symbols kept for decoding.
-    pub(crate) keep_budget: Budget,
+    /// Sources and symbols kept for decoding, and what is noted of recent PSNs.
+    pub(crate) store: Store<B>,
     pub(crate) solver: RankSolver,
     pub(crate) jobs: VecDeque<Job>,
     pub(crate) next_job: u64,
     pub(crate) next_serial: u64,
     /// The caller's comparison of packets.
     pub(crate) same: Option<Same<B>>,
-    /// Memory of closed blocks.
-    pub(crate) spare: Vec<Vec<SymbolRef<B>>>,
+    /// Memory for flows in which something is missing.
+    pub(crate) spare: Spare<B>,
+    /// Blocks of all flows.
+    pub(crate) open_blocks: u32,
     /// Memory for pieces of gaps.
     pub(crate) pieces: Vec<Gap>,
     /// RTT per peer: what new flows of it start from.
@@ -182,7 +186,7 @@ pub(crate) struct Track<B> {
     /// `None` until the first source packet.
     pub(crate) window: Option<Window<B>>,
     /// Where the stream stood when: for how long copies are kept.
-    pub(crate) history: Passage,
+    pub(crate) history: Passage<32>,
     /// The PSN after the last packet that was not new, until a new one comes.
     pub(crate) resent: Option<Psn>,
     /// What a receiver in order has taken.
@@ -210,7 +214,7 @@ pub(crate) struct Track<B> {
     pub(crate) spacing: Spacing,
     pub(crate) displacement: Peak,
     pub(crate) lag: Peak,
-    pub(crate) passage: Passage,
+    pub(crate) passage: Passage<32>,
     pub(crate) times: Times,
     /// What the current burst has moved so far, and how many packets were new.
     pub(crate) step: Option<Step>,
@@ -405,9 +409,7 @@ impl<B: Clone> Track<B> {
         if lost {
             self.count_lost(psn);
         }
-        if let Some(window) = &mut self.window {
-            window.note(psn, Seen::Left, cx.now);
-        }
+        self.note(psn, Seen::Left, cx);
         cx.shared.counters.positions_left += 1;
         self.figures.left += 1;
         self.settle(psn, cx);
@@ -427,12 +429,13 @@ impl<B: Clone> Track<B> {
             block.closed = true;
         }
         self.sweep(cx);
-        self.gaps = Gaps::default();
+        self.gaps.clear();
         self.unripe = false;
         self.take_suspect(cx);
         self.take_run(cx);
+        self.put_back_memory(cx);
         if let Some(mut window) = self.window.take() {
-            window.clear(&mut cx.shared.keep_budget);
+            window.clear(&mut cx.shared.store);
         }
     }
 

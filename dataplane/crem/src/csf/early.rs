@@ -8,6 +8,7 @@
 //! the reports around it say that nothing was lost. Cost: a comparison per packet at or behind the highest
 //! PSN; the block of a run's first packet is looked up by binary search.
 
+use core::num::NonZeroU32;
 use crem_wire::Psn;
 
 use super::flow::{Flow, Io, Shared};
@@ -28,15 +29,33 @@ pub(super) struct Early {
     /// The PSN that continues the run of repeated packets under way.
     next: Option<Psn>,
     last: Instant,
-    /// A run that the next reports have to judge: when it began, and its age at most.
-    suspect: Option<(Instant, Duration)>,
-    /// The last report of a loss.
-    lossy: Option<Instant>,
+    /// When a run began that the next reports have to judge,
+    began: Instant,
+    /// and its age at most, as long as there is one.
+    suspect: Option<Micros>,
+    /// The last report of a loss; the beginning of time before one.
+    lossy: Instant,
     /// Runs that began too early.
     pub(super) runs: u32,
     /// The shortest time after which one began.
-    pub(super) shortest: Option<Duration>,
-    advised: Option<Instant>,
+    shortest: Option<Micros>,
+    /// The last advice; the beginning of time before any.
+    advised: Instant,
+}
+
+/// A time in whole microseconds, at least one: four octets where a [`Duration`] takes sixteen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Micros(NonZeroU32);
+
+impl Micros {
+    fn of(time: Duration) -> Self {
+        let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        Self(NonZeroU32::new(micros).unwrap_or(NonZeroU32::MIN))
+    }
+
+    fn duration(self) -> Duration {
+        Duration::from_micros(self.0.get().into())
+    }
 }
 
 /// The smallest RNIC timeout that is not shorter than `needed`.
@@ -56,20 +75,24 @@ impl Early {
         !continues
     }
 
+    /// The shortest time after which a run began too early, in whole microseconds.
+    pub(super) fn shortest(&self) -> Option<Duration> {
+        self.shortest.map(Micros::duration)
+    }
+
     /// A report came that says so much of losses; the age of a suspect that it clears as early.
     fn judge(&mut self, lost: bool, span: Duration, now: Instant) -> Option<Duration> {
         if lost {
-            self.lossy = Some(now);
+            self.lossy = now;
         }
-        let (began, age) = self.suspect?;
+        let began = self.began;
         if now.since(began) < span {
             return None;
         }
-        self.suspect = None;
-        let clean = self
-            .lossy
-            .is_none_or(|at| began.since(at) > span && at < began);
-        clean.then_some(age)
+        let age = self.suspect.take()?;
+        let at = self.lossy;
+        let clean = at == Instant(0) || began.since(at) > span && at < began;
+        clean.then(|| age.duration())
     }
 }
 
@@ -92,7 +115,8 @@ impl<B: Clone> Flow<B> {
         if most < min_rtt {
             self.came_early(most, io.sh, now);
         } else if least < self.time_to_repair(io.sh) && self.early.suspect.is_none() {
-            self.early.suspect = Some((now, most));
+            self.early.suspect = Some(Micros::of(most));
+            self.early.began = now;
         }
     }
 
@@ -129,9 +153,10 @@ impl<B: Clone> Flow<B> {
         sh.counters.early_retransmissions += 1;
         let early = &mut self.early;
         early.runs = early.runs.saturating_add(1);
-        early.shortest = Some(early.shortest.map_or(after, |least| least.min(after)));
-        if early.advised.is_none_or(|at| now.since(at) >= ADVICE_EVERY) {
-            early.advised = Some(now);
+        let micros = Micros::of(after);
+        early.shortest = Some(early.shortest.map_or(micros, |least| least.min(micros)));
+        if early.advised == Instant(0) || now.since(early.advised) >= ADVICE_EVERY {
+            early.advised = now;
             let raise_to = timeout_for(self.time_to_repair(sh));
             sh.events.push(Event::RetransmittedEarly {
                 stream: self.key,
@@ -176,20 +201,21 @@ mod tests {
     fn losses_around_a_run_explain_it() {
         let mut early = Early::default();
         let span = 40 * MS;
-        early.suspect = Some((at(100), 30 * MS));
+        (early.began, early.suspect) = (at(100), Some(Micros::of(30 * MS)));
         assert_eq!(early.judge(false, span, at(120)), None, "too soon to say");
         assert_eq!(early.judge(false, span, at(140)), Some(30 * MS));
         assert_eq!(early.judge(false, span, at(160)), None, "judged once");
         for loss_at in [70, 100, 139] {
             let mut early = Early {
-                suspect: Some((at(100), 30 * MS)),
+                began: at(100),
+                suspect: Some(Micros::of(30 * MS)),
                 ..Early::default()
             };
-            early.lossy = Some(at(loss_at));
+            early.lossy = at(loss_at);
             assert_eq!(early.judge(false, span, at(140)), None, "loss at {loss_at}");
         }
-        early.suspect = Some((at(300), 30 * MS));
-        early.lossy = Some(at(200));
+        (early.began, early.suspect) = (at(300), Some(Micros::of(30 * MS)));
+        early.lossy = at(200);
         assert_eq!(
             early.judge(false, span, at(340)),
             Some(30 * MS),

@@ -257,7 +257,7 @@ pub(super) struct Flow<B> {
     pub(super) track: Track,
     pub(super) peer: Option<u32>,
     pub(super) claimed: bool,
-    pub(super) hello: Option<HelloTry<B>>,
+    pub(super) hello: Option<Box<HelloTry<B>>>,
     pub(super) binding: Option<Box<Binding<B>>>,
     pub(super) held_until: Instant,
     pub(super) hold_off: Duration,

@@ -1,6 +1,7 @@
 //! HELLO and HELLO_ACK: when a HELLO may go out, its repetition, what an answer must match, and what an
 //! exchange says about the peer.
 
+use alloc::boxed::Box;
 use core::net::SocketAddr;
 use crem_wire::crem::registry::{CloseReason, FlowKind, Scheme};
 use crem_wire::crem::{FlowDescriptor, Hello, HelloAck, Limits, Message};
@@ -154,7 +155,7 @@ impl<B: Clone> Flow<B> {
         };
         let rdma_mtu = self.rdma_mtu(sh);
         let next_at = now + gap;
-        self.hello = Some(HelloTry {
+        self.hello = Some(Box::new(HelloTry {
             nonce,
             sent: 1,
             began: now,
@@ -162,7 +163,7 @@ impl<B: Clone> Flow<B> {
             gap,
             rdma_mtu,
             along,
-        });
+        }));
         self.send_hello(sh);
     }
 

@@ -6,6 +6,7 @@
 //! its blocks stay as long as ever, so that a receiver function that asks is told which positions carried
 //! a packet.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crem_wire::crem::registry::CloseReason;
@@ -19,6 +20,7 @@ use super::states::Input;
 use crate::config::Mode;
 use crate::events::Unprotected;
 use crate::learn::{Ack, Candidates, Connection, Connections, Direction, Learned, Managed, Pairs};
+use crate::memory::{of_map, of_vec};
 use crate::packet::{PktBuf, PsnSpace, StreamKey};
 use crate::table::BoundedTable;
 use crate::time::{Duration, Instant};
@@ -44,6 +46,12 @@ impl Learn {
             pairs: Pairs::new(bound),
             flows: HashMap::new(),
         }
+    }
+
+    /// Octets of memory.
+    pub(super) fn octets(&self) -> usize {
+        let slots = self.flows.values().map(of_vec);
+        self.connections.octets() + self.pairs.octets() + of_map(&self.flows) + slots.sum::<usize>()
     }
 
     /// A flow is tracked from now on; gives its RDMA MTU if its connection told it.
@@ -72,7 +80,7 @@ impl Learn {
 /// The flows of requests, as acknowledgments are matched with them.
 struct Sent<'a, B> {
     by_way: &'a HashMap<Direction, Vec<u32>>,
-    flows: &'a BoundedTable<StreamKey, Flow<B>>,
+    flows: &'a BoundedTable<StreamKey, Box<Flow<B>>>,
     sh: &'a Shared<B>,
     now: Instant,
 }

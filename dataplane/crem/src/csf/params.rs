@@ -15,8 +15,6 @@ const ATTEMPTS: u8 = 8;
 const MIN_RTO: Duration = Duration::from_millis(1);
 /// An Effective PSN lies at most this far ahead (AMB-EFFPSN).
 const MAX_AHEAD: u32 = 1 << 22;
-/// Config IDs not reused for a while after a refusal.
-const REFUSED_IDS: usize = 4;
 
 /// What a block is coded with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,7 +110,8 @@ pub(super) struct Params {
     active: Option<Config>,
     pending: Option<Pending>,
     last_id: u8,
-    refused: [Option<(u8, Instant)>; REFUSED_IDS],
+    /// The last refusal.
+    refused: Option<(ConfigId, Instant)>,
     last_change: Option<Instant>,
     /// The first configuration was already tried smaller.
     pub(super) smaller_tried: bool,
@@ -124,7 +123,7 @@ impl Params {
             active: None,
             pending: None,
             last_id: 0,
-            refused: [None; REFUSED_IDS],
+            refused: None,
             last_change: None,
             smaller_tried: false,
         }
@@ -181,16 +180,12 @@ impl Params {
     }
 
     /// Last ID plus one, over those in use or refused less than two SRTT ago (AMB-CFGID). IDs of older
-    /// blocks cannot come up: changes are at least `change_spacing` apart.
+    /// blocks and of older refusals cannot come up: it takes 255 announcements until then.
     fn free_id(&self, now: Instant, srtt: Duration) -> ConfigId {
         let taken = |id: u8| {
             self.active.is_some_and(|c| c.id.0 == id)
                 || self.pending.is_some_and(|p| p.config.id.0 == id)
-                || self
-                    .refused
-                    .iter()
-                    .flatten()
-                    .any(|(r, at)| *r == id && now.since(*at) < srtt * 2)
+                || (self.refused).is_some_and(|(r, at)| r.0 == id && now.since(at) < srtt * 2)
         };
         let mut id = self.last_id.wrapping_add(1);
         while taken(id) {
@@ -221,8 +216,7 @@ impl Params {
             let unambiguous = pending.sent == 1;
             return Acked::Accepted(unambiguous.then(|| now.since(pending.first_sent)));
         }
-        self.refused.rotate_right(1);
-        self.refused[0] = Some((id.0, now));
+        self.refused = Some((id, now));
         self.pending = None;
         Acked::Refused(status)
     }

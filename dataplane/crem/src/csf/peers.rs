@@ -126,6 +126,11 @@ impl Peers {
         self.table.insert(key, Peer::default()).ok()
     }
 
+    /// Octets of memory.
+    pub(super) fn octets(&self) -> usize {
+        self.table.octets() + self.met.octets()
+    }
+
     /// One flow less uses it.
     pub(super) fn release(&mut self, slot: u32) {
         let Some(peer) = self.table.get_mut(slot) else {

@@ -8,6 +8,7 @@ use crem_wire::{Bitmap, Psn, RequestId};
 use super::params::Config;
 use crate::actions::SourceRef;
 use crate::config::CsfConfig;
+use crate::memory::of_vec;
 use crate::time::Instant;
 
 const NONE: u32 = u32::MAX;
@@ -139,6 +140,21 @@ impl<B> Retention<B> {
         }
         self.per_owner[owner] += 1;
         true
+    }
+
+    /// Octets of memory for blocks and their lists of packets, in use or spare, open blocks not.
+    pub(super) fn memory(&self) -> usize {
+        let kept = self.places.iter().filter_map(|place| place.block.as_ref());
+        let lists = kept.map(|block| &block.sources).chain(&self.spare);
+        of_vec(&self.places)
+            + of_vec(&self.free)
+            + of_vec(&self.spare)
+            + lists.map(of_vec).sum::<usize>()
+    }
+
+    /// Octets of memory by flow.
+    pub(super) const fn table_octets(&self) -> usize {
+        of_vec(&self.per_owner)
     }
 
     /// Packets of one owner.

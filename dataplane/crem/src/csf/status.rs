@@ -107,7 +107,7 @@ pub(super) fn of<B: Clone>(flow: &Flow<B>, sh: &Shared<B>) -> FlowStatus {
         class: path.map_or(LossClass::Clean, super::path::Path::class),
         loss_after: binding.map_or(0.0, |b| b.reports.loss_after.rate()),
         early_runs: flow.early.runs,
-        early_after: flow.early.shortest,
+        early_after: flow.early.shortest(),
         raise_timeout_to: (flow.early.runs > 0)
             .then(|| early::timeout_for(flow.time_to_repair(sh))),
         srtt,

@@ -46,6 +46,11 @@ impl Pairs {
         Self(BoundedTable::new(bound))
     }
 
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        self.0.octets()
+    }
+
     /// Takes an acknowledgment; gives the queue pair that the acknowledged requests go to, once that is
     /// believed. O(1) then, and O(candidates) for an attempt before.
     pub fn on_ack(&mut self, ack: &Ack, candidates: &impl Candidates) -> Option<Qpn> {

@@ -7,6 +7,7 @@ use crem_wire::{Psn, Qpn};
 use hashbrown::HashMap;
 
 use super::Direction;
+use crate::memory::of_map;
 use crate::table::{BoundedTable, Class};
 
 /// One end of a connection.
@@ -87,6 +88,11 @@ impl Connections {
             table: BoundedTable::new(bound),
             ends: HashMap::new(),
         }
+    }
+
+    /// Octets of memory.
+    pub(crate) fn octets(&self) -> usize {
+        self.table.octets() + of_map(&self.ends)
     }
 
     /// Connections known, also those that are only asked for.

@@ -148,3 +148,25 @@ fn positions_nobody_answered_for_are_not_lost_when_room_runs_out() {
     assert_eq!(expected, received);
     assert!(received > 2000);
 }
+
+#[test]
+fn without_memory_for_notes_older_psns_are_given_up_and_every_packet_passes_once() {
+    let mut config = config();
+    // 29 pages of 16 PSNs.
+    (config.crf.max_flows, config.crf.keep_packets) = (1, 100);
+    let mut rig = Rig::bound(config, 0, 1000);
+    let mut passed = 0;
+    for n in 0..100u32 {
+        // As long as the first one is missing the window cannot move by itself.
+        rig.now = rig.now + 10 * US;
+        let psns: Vec<u32> = (0..10).map(|m| 1001 + 10 * n + m).collect();
+        rig.burst(&psns);
+        passed += rig.taken().len();
+    }
+    rig.wait(RTT * 4);
+    passed += rig.taken().len();
+    assert_eq!(passed, 1000);
+    assert!(rig.count("windows_cut") > 0);
+    let pages = rig.crf.memory().packets;
+    assert!(pages < 30 * 512, "29 pages and no more: {pages}");
+}

@@ -20,6 +20,7 @@ use super::Csf;
 use super::flow::Io;
 use super::states::State;
 use crate::actions::Actions;
+use crate::memory::of_vec;
 use crate::packet::{PktBuf, PsnSpace};
 use crate::policy::PathEvidence;
 use crate::time::Instant;
@@ -30,6 +31,13 @@ pub(super) struct PathIntake {
     seen: Seen,
     /// Dropped PSNs of one report, by the stream that holds them.
     named: [Vec<Psn>; 2],
+}
+
+impl PathIntake {
+    /// Octets of memory.
+    pub(super) fn octets(&self) -> usize {
+        self.seen.octets() + self.named.iter().map(of_vec).sum::<usize>()
+    }
 }
 
 /// Slots of the streams of a descriptor, requests first.

@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 use crem_wire::{Bitmap, Psn};
 
+use crate::memory::of_queue;
 use crate::time::{Duration, Instant};
 
 /// Blocks of a flow that are remembered; the oldest is given up first.
@@ -40,6 +41,11 @@ impl Owed {
     /// Whether any block waits for symbols.
     pub(in crate::csf) fn waits(&self) -> bool {
         self.blocks.iter().any(|block| block.waits)
+    }
+
+    /// Octets of memory.
+    pub(in crate::csf) fn octets(&self) -> usize {
+        of_queue(&self.blocks)
     }
 
     /// Forgets everything.

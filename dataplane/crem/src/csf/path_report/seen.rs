@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use crem_wire::crem::FlowDescriptor;
 
+use crate::memory::of_vec;
 use crate::table::{BoundedTable, Class};
 
 /// Flows whose entries are remembered; the one without a report for the longest time is forgotten first.
@@ -41,6 +42,12 @@ impl Seen {
     /// Whether this entry was not taken before, as far as is remembered; remembers it.
     pub(super) fn is_news(&mut self, flow: FlowDescriptor, key: EntryKey) -> bool {
         self.latest(flow).is_none_or(|latest| latest.add(key))
+    }
+
+    /// Octets of memory.
+    pub(super) fn octets(&self) -> usize {
+        let entries = self.0.iter().map(|(_, _, latest)| of_vec(&latest.entries));
+        self.0.octets() + entries.sum::<usize>()
     }
 
     fn latest(&mut self, flow: FlowDescriptor) -> Option<&mut Latest> {

@@ -10,6 +10,7 @@ use super::retain::BlockId;
 use crate::actions::RepairKind;
 use crate::mutate::{self, Fault};
 use crate::plan::{self, Answer, Request};
+use crate::policy::{Evidence, LossClass};
 use crem_wire::crem::registry::Scheme;
 
 /// Ranges that one request may name; a gap list that fills the largest path MTU here has fewer.
@@ -318,7 +319,10 @@ impl<B: Clone> Binding<B> {
     /// What of an answer may be sent: a coded one with all the symbols that the CRF lacks or not at
     /// all, copies as far as the volume and the slots go.
     fn within_caps(&mut self, answer: Answer, ask: &Ask, ctx: &mut Ctx<'_, B>) -> Option<Symbols> {
-        let budget = self.volume.budget(ctx.now, ctx.sh.cfg.csf.volume_floor) as usize;
+        let induced = LossClass::Congestion(Evidence::SelfInduced);
+        let crowded = ctx.sh.path(self.to).is_some_and(|p| p.class() == induced);
+        let floor = ctx.sh.cfg.csf.volume_floor;
+        let budget = self.volume.budget(ctx.now, floor, crowded) as usize;
         let slots = ctx.actions.free_slots.len();
         let counters = &mut ctx.sh.counters;
         let room = budget.min(slots);

@@ -6,6 +6,10 @@ use crate::time::Instant;
 /// Length of one slot, nanoseconds: an eighth of a second.
 const SLOT: u64 = 125_000_000;
 
+/// Share of the sources that coded retransmission may add where its own load is what is lost, as a divisor:
+/// every packet of it takes the place of a source.
+const CROWDED: u32 = 256;
+
 /// A count over the last `N` slots, the running one included.
 #[derive(Clone, Copy, Debug)]
 struct Sliding<const N: usize> {
@@ -78,17 +82,20 @@ impl Volume {
         self.between = [0, self.between[0]];
     }
 
-    /// Symbols and copies that may still be sent now.
-    pub(super) fn budget(&mut self, now: Instant, floor: u32) -> u32 {
+    /// Symbols and copies that may still be sent now. `crowded`: the path has no room for repair.
+    pub(super) fn budget(&mut self, now: Instant, floor: u32, crowded: bool) -> u32 {
         self.sent.advance(now);
         self.sources.advance(now);
         let lost = self
             .losses
             .iter()
             .fold(0u32, |sum, n| sum.saturating_add(*n));
-        let limit = floor
-            .max(lost.saturating_mul(2))
-            .max(self.sources.sum() / 4);
+        let sources = self.sources.sum();
+        let limit = if crowded {
+            floor.max(sources / CROWDED)
+        } else {
+            floor.max(lost.saturating_mul(2)).max(sources / 4)
+        };
         limit.saturating_sub(self.sent.sum())
     }
 
@@ -107,23 +114,40 @@ mod tests {
 
     // shows: AMB-VOLCAP
     #[test]
+    fn where_repair_displaces_sources_next_to_nothing_is_sent() {
+        let mut volume = Volume::new();
+        volume.on_sources(Instant(0), 51_200);
+        volume.on_report(10_000);
+        assert_eq!(volume.budget(Instant(0), 64, false), 20_000);
+        assert_eq!(volume.budget(Instant(0), 64, true), 200);
+        volume.spend(190);
+        assert_eq!(volume.budget(Instant(0), 64, true), 10);
+        assert_eq!(
+            volume.budget(Instant(0), 250, true),
+            60,
+            "not below the floor"
+        );
+    }
+
+    // shows: AMB-VOLCAP
+    #[test]
     fn largest_of_the_three_limits() {
         let mut volume = Volume::new();
-        assert_eq!(volume.budget(Instant(0), 64), 64);
+        assert_eq!(volume.budget(Instant(0), 64, false), 64);
         volume.on_sources(Instant(0), 1000);
-        assert_eq!(volume.budget(Instant(0), 64), 250);
+        assert_eq!(volume.budget(Instant(0), 64, false), 250);
         for lost in [100, 50, 100, 50, 100] {
             volume.on_sources(Instant(0), 100);
             volume.on_report(lost);
         }
-        assert_eq!(volume.budget(Instant(0), 64), 600);
+        assert_eq!(volume.budget(Instant(0), 64, false), 600);
         volume.spend(590);
         assert_eq!(
-            volume.budget(Instant(0) + Duration::from_millis(999), 64),
+            volume.budget(Instant(0) + Duration::from_millis(999), 64, false),
             10
         );
         assert_eq!(
-            volume.budget(Instant(0) + Duration::from_millis(1200), 64),
+            volume.budget(Instant(0) + Duration::from_millis(1200), 64, false),
             600
         );
     }
@@ -135,10 +159,10 @@ mod tests {
         for _ in 0..10 {
             volume.on_report(u32::MAX);
         }
-        assert_eq!(volume.budget(Instant(0), 10), 25);
+        assert_eq!(volume.budget(Instant(0), 10, false), 25);
         volume.on_sources(Instant(0), 40);
         volume.on_report(u32::MAX);
-        assert_eq!(volume.budget(Instant(0), 10), 80);
+        assert_eq!(volume.budget(Instant(0), 10, false), 80);
     }
 
     proptest! {
@@ -150,7 +174,7 @@ mod tests {
             for (wait, wanted) in steps {
                 ms += wait;
                 let now = Instant(ms * 1_000_000);
-                let count = wanted.min(volume.budget(now, 64));
+                let count = wanted.min(volume.budget(now, 64, false));
                 volume.spend(count);
                 sent.push((ms, count));
                 let second: u32 = sent.iter().filter(|s| s.0 + 1000 > ms).map(|s| s.1).sum();

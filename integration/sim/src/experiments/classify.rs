@@ -201,7 +201,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             judge(&mut report, kind, &sum, recall, (right, count));
         }
     }
-    report.finish(&options.results)
+    report.finish(options)
 }
 
 fn judge(report: &mut Report, kind: Kind, sum: &Verdicts, recall: f64, (right, count): (u64, u64)) {

@@ -110,7 +110,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
         let (mean, tail) = base.map_or((f64::NAN, f64::NAN), |base| (base.1, base.2));
         judge(&mut report, gate, result, mean, tail);
     }
-    report.finish(&options.results)
+    report.finish(options)
 }
 
 fn judge(report: &mut Report, gate: &Gate, result: &WriteResult, mean: f64, tail: f64) {

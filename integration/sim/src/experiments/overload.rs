@@ -198,7 +198,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
             judge(&mut report, case, off, on);
         }
     }
-    report.finish(&options.results)
+    report.finish(options)
 }
 
 fn judge(report: &mut Report, case: &Case, off: &Outcome, on: &Outcome) {

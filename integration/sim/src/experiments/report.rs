@@ -2,10 +2,11 @@
 //! read.
 
 use std::io;
-use std::path::Path;
 
 use crem_core::csf::CsfCounters;
 use serde_json::{Map, Value, json};
+
+use super::settings::Options;
 
 /// One target and what was measured.
 #[derive(Clone, PartialEq, Debug)]
@@ -88,8 +89,8 @@ impl Report {
         self.figures.insert(name.into(), value);
     }
 
-    /// Writes `NAME.json` into `folder` and prints the last line. Whether all targets were met.
-    pub fn finish(self, folder: &Path) -> io::Result<bool> {
+    /// Writes `NAME.json` and prints the last line. Whether all targets were met.
+    pub fn finish(self, options: &Options) -> io::Result<bool> {
         let missed: Vec<_> = self.checks.iter().filter(|c| !c.is_met()).collect();
         let checks: Vec<_> = self.checks.iter().map(check_json).collect();
         let document = json!({
@@ -98,9 +99,11 @@ impl Report {
             "checks": checks,
             "figures": self.figures,
         });
-        std::fs::create_dir_all(folder)?;
-        let path = folder.join(format!("{}.json", self.name));
-        std::fs::write(path, serde_json::to_string_pretty(&document)? + "\n")?;
+        let text = serde_json::to_string_pretty(&document)? + "\n";
+        for folder in options.folders() {
+            std::fs::create_dir_all(folder)?;
+            std::fs::write(folder.join(format!("{}.json", self.name)), &text)?;
+        }
         if missed.is_empty() {
             let met = self.checks.len();
             println!("{}: ok targets={met} met={met}", self.name);

@@ -44,6 +44,12 @@ impl Options {
         (full / self.shrink.max(1)).max(1)
     }
 
+    /// Where the figures of targets go: to be kept only if they are those of everything in full size.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        let complete = self.shrink <= 1 && self.only.is_none();
+        core::iter::once(&self.results).chain(complete.then_some(&self.docs))
+    }
+
     /// Whether the cell with this label is to be run.
     pub fn wants(&self, label: &str) -> bool {
         self.only.as_ref().is_none_or(|only| label.contains(only))

@@ -202,7 +202,7 @@ pub fn run(options: &Options) -> io::Result<bool> {
     if options.wants("clean path") {
         clean(&mut report, packets / 4, options.seed);
     }
-    report.finish(&options.results)
+    report.finish(options)
 }
 
 fn judge(report: &mut Report, case: &Case, result: &StreamResult) {

@@ -17,6 +17,8 @@ pub struct Plan {
     pub first: u64,
     /// Number of seeds.
     pub seeds: u64,
+    /// From one seed to the next.
+    pub every: u64,
     /// Of those, so many are run with octets as well and must come to the same.
     pub equal: u64,
     /// Threads.
@@ -118,18 +120,18 @@ pub fn run_seed(seed: u64, mode: Mode, trace: bool) -> Outcome {
 
 /// Runs all seeds of a plan.
 pub fn run(plan: &Plan) -> Report {
-    let next = AtomicU64::new(plan.first);
-    let end = plan.first + plan.seeds;
+    let next = AtomicU64::new(0);
     let report = Mutex::new(Report::default());
     std::thread::scope(|scope| {
         for _ in 0..plan.threads.max(1) {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= plan.seeds {
                         return;
                     }
-                    one(seed, seed - plan.first < plan.equal, &report);
+                    let seed = plan.first + number * plan.every;
+                    one(seed, number < plan.equal, &report);
                 }
             });
         }

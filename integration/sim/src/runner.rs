@@ -10,6 +10,10 @@ use crate::frame::Mode;
 use crate::scenario;
 use crate::world::{Outcome, World};
 
+/// Directed seeds of a round in search of what never occurred, and such rounds.
+const ROUND: u64 = 134;
+const ROUNDS: u32 = 3;
+
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -120,8 +124,40 @@ pub fn run_seed(seed: u64, mode: Mode, trace: bool) -> Outcome {
 
 /// Runs all seeds of a plan.
 pub fn run(plan: &Plan) -> Report {
-    let next = AtomicU64::new(0);
     let report = Mutex::new(Report::default());
+    run_all(plan, &report);
+    if plan.complete {
+        go_on(plan, &report);
+    }
+    let mut report = report.into_inner().unwrap_or_default();
+    report.failed.sort_by_key(|failed| failed.seed);
+    judge(plan, &mut report);
+    report
+}
+
+/// Further directed seeds for as long as something that can occur never did, a few rounds at most: what a
+/// world meets once in hundreds of seeds is a matter of luck.
+fn go_on(plan: &Plan, report: &Mutex<Report>) {
+    let mut first = (plan.first + plan.seeds * plan.every).next_multiple_of(scenario::DIRECTED);
+    for _ in 0..ROUNDS {
+        let lacks = |report: &Report| report.coverage.entries().iter().any(Entry::is_missing);
+        if !report.lock().is_ok_and(|report| lacks(&report)) {
+            return;
+        }
+        let more = Plan {
+            first,
+            seeds: ROUND,
+            every: scenario::DIRECTED,
+            equal: 0,
+            ..*plan
+        };
+        run_all(&more, report);
+        first += ROUND * scenario::DIRECTED;
+    }
+}
+
+fn run_all(plan: &Plan, report: &Mutex<Report>) {
+    let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..plan.threads.max(1) {
             scope.spawn(|| {
@@ -131,15 +167,11 @@ pub fn run(plan: &Plan) -> Report {
                         return;
                     }
                     let seed = plan.first + number * plan.every;
-                    one(seed, number < plan.equal, &report);
+                    one(seed, number < plan.equal, report);
                 }
             });
         }
     });
-    let mut report = report.into_inner().unwrap_or_default();
-    report.failed.sort_by_key(|failed| failed.seed);
-    judge(plan, &mut report);
-    report
 }
 
 /// One seed, with octets too if asked for.

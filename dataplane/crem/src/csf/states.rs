@@ -120,9 +120,9 @@ impl Input {
                 &[Params, Active],
                 "the timer of PARAM_UPDATE runs in these states only",
             ),
-            Self::Silence | Self::GiveUp => (
+            Self::Silence | Self::GiveUp | Self::BreakerOver => (
                 &[Active],
-                "reports and configuration are watched only while a flow is active",
+                "reports, configuration and breaker are watched only while a flow is active",
             ),
             Self::Report | Self::PeerClose => (
                 &[Params, Active, SilentQueued, SilentHello],
@@ -135,10 +135,6 @@ impl Input {
             Self::Displaced => (
                 &[Hello, Params, Active, SilentQueued, SilentHello],
                 "only what has a place in the report budget loses it",
-            ),
-            Self::BreakerOver => (
-                &[Params, Active],
-                "the breaker judges reports, and a report ends silence first",
             ),
             Self::RetryDue => (&[HeldOff], "only a flow that is held off waits to retry"),
             Self::Reset | Self::Idle | Self::Off => return None,
@@ -319,7 +315,7 @@ const TABLE: [Row; 8] = {
             /* Report      */ (Params, Ignore),
             /* SilenceOver */ (Params, Ignore),
             /* Displaced   */ (Queued, Release),
-            /* GiveUp      */ (HeldOff, CloseParams),
+            /* GiveUp      */ (Params, Ignore),
             /* PeerClose   */ (HeldOff, DropBinding),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -367,7 +363,7 @@ const TABLE: [Row; 8] = {
             /* Report      */ (Active, Resume),
             /* SilenceOver */ (Queued, Release),
             /* Displaced   */ (Queued, Release),
-            /* GiveUp      */ (HeldOff, CloseParams),
+            /* GiveUp      */ (SilentQueued, Ignore),
             /* PeerClose   */ (HeldOff, DropBinding),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),

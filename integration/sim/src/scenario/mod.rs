@@ -199,10 +199,13 @@ fn longest(path: &PathConfig) -> Duration {
     path.delay + path.jitter + members + Duration::from_secs_f64(waiting)
 }
 
+/// Every so many seeds one is directed.
+pub const DIRECTED: u64 = 4;
+
 /// The scenario of a seed: every fourth one is directed at something rare, the others are drawn.
 pub fn of(seed: u64, mode: Mode) -> Scenario {
-    if seed.is_multiple_of(4) {
-        directed::of(seed / 4, seed, mode)
+    if seed.is_multiple_of(DIRECTED) {
+        directed::of(seed / DIRECTED, seed, mode)
     } else {
         draw::draw(seed, mode)
     }

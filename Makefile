@@ -67,14 +67,16 @@ vectors: ## test vectors of the protocol documents, and that the runner sees a b
 	cargo test --locked -q -p crem-integration --features mutate --test vectors_mutate
 
 SEEDS ?= 200
+# From this many seeds on, everything that can occur has to.
+SIMFULL := $(shell [ $(SEEDS) -ge 2000 ] && echo --complete --packets 100000000)
 SIM := cargo run --release --locked -q -p crem-sim --features coverage --bin sim --
 
-sim: ## SEEDS worlds of hosts, gateways and paths in virtual time (default 200); SEED=n repeats one
+sim: ## SEEDS worlds of hosts, gateways and paths in virtual time (default 200; from 2000 on all that can occur has to); SEED=n repeats one
 	@mkdir -p target/results
 ifdef SEED
 	@$(SIM) seed $(SEED) $(SIMFLAGS)
 else
-	@$(SIM) seeds $(SEEDS) --equal 200 --json target/results/sim.json
+	@$(SIM) seeds $(SEEDS) --equal 200 $(SIMFULL) --json target/results/sim.json
 endif
 
 sim-planted: ## the simulator finds each of five planted faults within 200 seeds

@@ -22,7 +22,7 @@ pub(crate) fn pair(table: Table, state: usize, event: usize) {
 }
 
 #[cfg(feature = "coverage")]
-pub use active::pairs;
+pub use active::{Pair, pairs};
 
 #[cfg(feature = "coverage")]
 mod active {
@@ -54,26 +54,46 @@ mod active {
         }
     }
 
-    fn names(
+    /// A (state, event) pair of a table.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Pair {
+        /// Table, state and event.
+        pub name: String,
+        /// How often it occurred in this process.
+        pub count: u64,
+        /// Why it cannot occur, as the table says.
+        pub impossible: Option<&'static str>,
+    }
+
+    fn add<S: Copy + Debug, E: Copy + Debug>(
+        all: &mut Vec<Pair>,
         table: Table,
-        states: &[impl Debug],
-        events: &[impl Debug],
-        all: &mut Vec<(String, u64)>,
+        states: &[S],
+        events: &[E],
+        impossible: impl Fn(S, E) -> Option<&'static str>,
     ) {
-        for (s, state) in states.iter().enumerate() {
-            for (e, event) in events.iter().enumerate() {
+        for (s, &state) in states.iter().enumerate() {
+            for (e, &event) in events.iter().enumerate() {
                 let count = COUNTS.get(place(table, s, e));
-                let count = count.map_or(0, |count| count.load(Ordering::Relaxed));
-                all.push((format!("{table:?} {state:?} {event:?}"), count));
+                all.push(Pair {
+                    name: format!("{table:?} {state:?} {event:?}"),
+                    count: count.map_or(0, |count| count.load(Ordering::Relaxed)),
+                    impossible: impossible(state, event),
+                });
             }
         }
     }
 
-    /// Every (state, event) pair by name, and how often it occurred in this process.
-    pub fn pairs() -> Vec<(String, u64)> {
+    /// Every (state, event) pair and how often it occurred.
+    pub fn pairs() -> Vec<Pair> {
         let mut all = Vec::new();
-        names(Table::Negotiation, &State::ALL, &Input::ALL, &mut all);
-        names(Table::Life, &Life::ALL, &LifeEvent::ALL, &mut all);
+        let (negotiation, life) = (Table::Negotiation, Table::Life);
+        add(&mut all, negotiation, &State::ALL, &Input::ALL, |s, e| {
+            e.impossible_in(s)
+        });
+        add(&mut all, life, &Life::ALL, &LifeEvent::ALL, |s, e| {
+            e.impossible_in(s)
+        });
         let phases = [
             Phase::Watching,
             Phase::Asked(1),
@@ -81,7 +101,13 @@ mod active {
             Phase::Copies,
             Phase::Poisoned,
         ];
-        names(Table::Recovery, &phases, &phase::Event::ALL, &mut all);
+        add(
+            &mut all,
+            Table::Recovery,
+            &phases,
+            &phase::Event::ALL,
+            |s, e| e.impossible_in(s),
+        );
         all
     }
 }

@@ -128,15 +128,20 @@ impl Coverage {
         all.extend(counters.map(|((group, name), c)| (format!("{group} {name}"), *c)));
         let unprotected = self.unprotected.iter();
         all.extend(unprotected.map(|(name, c)| (format!("unprotected {name}"), *c)));
+        let listed = all.into_iter().map(|(name, count)| Entry {
+            excused: unreachable::reason(&name),
+            name,
+            count,
+        });
+        #[allow(unused_mut)]
+        let mut entries: Vec<Entry> = listed.collect();
         #[cfg(feature = "coverage")]
-        all.extend(crem_core::coverage::pairs());
-        all.into_iter()
-            .map(|(name, count)| Entry {
-                excused: unreachable::reason(&name),
-                name,
-                count,
-            })
-            .collect()
+        entries.extend(crem_core::coverage::pairs().into_iter().map(|pair| Entry {
+            name: pair.name,
+            count: pair.count,
+            excused: pair.impossible,
+        }));
+        entries
     }
 }
 

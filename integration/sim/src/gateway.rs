@@ -1,9 +1,10 @@
 //! One gateway: both protocol functions of the product and what its data plane does for them. How
 //! packets and messages get to it and away from it is the world's business.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use crem_core::actions::{Actions, Delivery, Emit, Transmit};
+use crem_core::actions::{Actions, Decoded, Delivery, Emit, Transmit};
 use crem_core::config::CoreConfig;
 use crem_core::crf::{Crf, Payload, Same};
 use crem_core::csf::Csf;
@@ -11,10 +12,10 @@ use crem_core::events::Event;
 use crem_core::packet::Desc;
 use crem_wire::crem::{Message, RepairHeader};
 
-use crate::Instant;
 use crate::coder::{self, Coder, Made};
 use crate::frame::{Frame, Owner};
 use crate::rng::mix;
+use crate::{Duration, Instant};
 
 /// A gateway while it runs.
 pub(crate) struct Gateway {
@@ -25,6 +26,9 @@ pub(crate) struct Gateway {
     pub(crate) receiving: Owner,
     out: Actions<Frame>,
     slots: Vec<Option<Made>>,
+    /// How long a decode takes, and what is under way.
+    pub(crate) decode_takes: Duration,
+    decoding: VecDeque<(Instant, Decoded<Frame>)>,
     /// Frames that leave toward the hosts.
     pub(crate) deliver: Vec<(Delivery, Frame)>,
     /// REPAIRs that leave.
@@ -65,6 +69,8 @@ impl Gateway {
                 ..Actions::default()
             },
             slots,
+            decode_takes: Duration::ZERO,
+            decoding: VecDeque::new(),
             deliver: Vec::new(),
             repairs: Vec::new(),
             messages: Vec::new(),
@@ -131,7 +137,8 @@ impl Gateway {
 
     /// When a timer of either function is due.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
-        let timers = [self.csf.next_timeout(), self.crf.next_timeout()];
+        let decoded = self.decoding.front().map(|(at, _)| *at);
+        let timers = [self.csf.next_timeout(), self.crf.next_timeout(), decoded];
         timers.into_iter().flatten().min()
     }
 
@@ -176,11 +183,20 @@ impl Gateway {
 
     /// Carries out what the functions decided, up to what leaves.
     pub(crate) fn settle(&mut self, now: Instant, coder: &mut Coder) {
+        while self.decoding.front().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, decoded)) = self.decoding.pop_front() {
+                self.crf.on_decoded(now, decoded, &mut self.out);
+            }
+        }
         let mut next = 0;
         while let Some(job) = self.out.decode.get(next).cloned() {
             next += 1;
             let decoded = coder.decode(now, &job, &self.out, &self.receiving);
-            self.crf.on_decoded(now, decoded, &mut self.out);
+            if self.decode_takes > Duration::ZERO {
+                self.decoding.push_back((now + self.decode_takes, decoded));
+            } else {
+                self.crf.on_decoded(now, decoded, &mut self.out);
+            }
         }
         self.deliver.append(&mut self.out.deliver);
         if !self.out.code.is_empty() {

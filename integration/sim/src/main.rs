@@ -26,6 +26,9 @@ enum What {
         /// The first one.
         #[arg(long, default_value_t = 1)]
         first: u64,
+        /// From one seed to the next; with 4, and 4 the first, all are directed at something rare.
+        #[arg(long, default_value_t = 1)]
+        every: u64,
         /// So many of them also with octets.
         #[arg(long, default_value_t = 0)]
         equal: u64,
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         What::Seeds {
             seeds,
             first,
+            every,
             equal,
             packets,
             complete,
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
             let plan = Plan {
                 first,
                 seeds,
+                every,
                 equal,
                 threads,
                 packets,

@@ -10,6 +10,10 @@ use crate::frame::Mode;
 use crate::scenario;
 use crate::world::{Outcome, World};
 
+/// Directed seeds of a round in search of what never occurred, and such rounds.
+const ROUND: u64 = 134;
+const ROUNDS: u32 = 3;
+
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -17,6 +21,8 @@ pub struct Plan {
     pub first: u64,
     /// Number of seeds.
     pub seeds: u64,
+    /// From one seed to the next.
+    pub every: u64,
     /// Of those, so many are run with octets as well and must come to the same.
     pub equal: u64,
     /// Threads.
@@ -118,26 +124,54 @@ pub fn run_seed(seed: u64, mode: Mode, trace: bool) -> Outcome {
 
 /// Runs all seeds of a plan.
 pub fn run(plan: &Plan) -> Report {
-    let next = AtomicU64::new(plan.first);
-    let end = plan.first + plan.seeds;
     let report = Mutex::new(Report::default());
-    std::thread::scope(|scope| {
-        for _ in 0..plan.threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
-                        return;
-                    }
-                    one(seed, seed - plan.first < plan.equal, &report);
-                }
-            });
-        }
-    });
+    run_all(plan, &report);
+    if plan.complete {
+        go_on(plan, &report);
+    }
     let mut report = report.into_inner().unwrap_or_default();
     report.failed.sort_by_key(|failed| failed.seed);
     judge(plan, &mut report);
     report
+}
+
+/// Further directed seeds for as long as something that can occur never did, a few rounds at most: what a
+/// world meets once in hundreds of seeds is a matter of luck.
+fn go_on(plan: &Plan, report: &Mutex<Report>) {
+    let mut first = (plan.first + plan.seeds * plan.every).next_multiple_of(scenario::DIRECTED);
+    for _ in 0..ROUNDS {
+        let lacks = |report: &Report| report.coverage.entries().iter().any(Entry::is_missing);
+        if !report.lock().is_ok_and(|report| lacks(&report)) {
+            return;
+        }
+        let more = Plan {
+            first,
+            seeds: ROUND,
+            every: scenario::DIRECTED,
+            equal: 0,
+            ..*plan
+        };
+        run_all(&more, report);
+        first += ROUND * scenario::DIRECTED;
+    }
+}
+
+fn run_all(plan: &Plan, report: &Mutex<Report>) {
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..plan.threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= plan.seeds {
+                        return;
+                    }
+                    let seed = plan.first + number * plan.every;
+                    one(seed, number < plan.equal, report);
+                }
+            });
+        }
+    });
 }
 
 /// One seed, with octets too if asked for.

@@ -57,6 +57,20 @@ impl LifeEvent {
         Self::CloseOffered,
         Self::Idle,
     ];
+
+    /// Why this event cannot meet `life`; `None` if it can.
+    pub(crate) const fn impossible_in(self, life: Life) -> Option<&'static str> {
+        match (life, self) {
+            (Life::Unknown, Self::HelloNew) => None,
+            (Life::Unknown, _) => Some("no Flow ID is assigned that a message could name"),
+            (Life::Offered, Self::UpdateBound | Self::CloseBound) => Some("nothing is bound"),
+            (Life::Offered, Self::HelloStranger) => {
+                Some("nothing is bound, so nobody is a stranger")
+            }
+            (Life::Bound, Self::UpdateOffered | Self::CloseOffered) => Some("nothing is offered"),
+            _ => None,
+        }
+    }
 }
 
 /// What to do.

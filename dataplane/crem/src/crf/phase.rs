@@ -34,6 +34,14 @@ pub(crate) enum Event {
 impl Event {
     /// All events.
     pub(crate) const ALL: [Self; 4] = [Self::Due, Self::InfoOnly, Self::Corrupt, Self::MoreMissing];
+
+    /// Why this event cannot meet `phase`; `None` if it can.
+    pub(crate) const fn impossible_in(self, phase: Phase) -> Option<&'static str> {
+        match (phase, self) {
+            (Phase::Watching, Self::InfoOnly) => Some("nothing was asked for, so nothing answers"),
+            _ => None,
+        }
+    }
 }
 
 /// What to do.

@@ -198,8 +198,6 @@ counters! {
         path_psns_ambiguous,
         /// Dropped PSNs that no retained block carries.
         path_psns_unheld,
-        /// Dropped PSNs of flows that are silent or have no configuration yet.
-        path_psns_silent,
         /// Blocks with dropped packets for which as many symbols were sent as packets were dropped.
         path_blocks_covered,
         /// Blocks with dropped packets that the CRF had asked for, or an SRTT passed over, before all

@@ -72,7 +72,7 @@ pub(crate) enum Input {
 #[cfg(feature = "coverage")]
 impl Input {
     /// All inputs, in the order of the table's columns.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Threshold,
         Self::Grant,
         Self::Ack,
@@ -86,12 +86,66 @@ impl Input {
         Self::Silence,
         Self::Report,
         Self::SilenceOver,
+        Self::Displaced,
+        Self::GiveUp,
         Self::PeerClose,
         Self::Reset,
         Self::Idle,
         Self::RetryDue,
         Self::Off,
+        Self::BreakerOver,
     ];
+
+    /// The states that this input meets, and why it meets no other; `None` where it meets all.
+    const fn meets(self) -> Option<(&'static [State], &'static str)> {
+        use State::{Active, HeldOff, Hello, Observing, Params, Queued, SilentHello, SilentQueued};
+        Some(match self {
+            Self::Threshold => (
+                &[Observing],
+                "packets are counted toward the threshold only while a flow is observed",
+            ),
+            Self::Grant => (
+                &[Queued, SilentQueued],
+                "only a flow that waits for HELLO is granted one",
+            ),
+            Self::Ack | Self::AckUnusable | Self::NoAnswer | Self::Refused => (
+                &[Hello, SilentHello],
+                "an answer is found by the nonce of a HELLO that is out, and its timer ends with it",
+            ),
+            Self::Accepted | Self::TooLarge | Self::Rejected => (
+                &[Params, Active],
+                "only what is announced is answered, and silence withdraws it",
+            ),
+            Self::NoParamAck => (
+                &[Params, Active],
+                "the timer of PARAM_UPDATE runs in these states only",
+            ),
+            Self::Silence | Self::GiveUp | Self::BreakerOver => (
+                &[Active],
+                "reports, configuration and breaker are watched only while a flow is active",
+            ),
+            Self::Report | Self::PeerClose => (
+                &[Params, Active, SilentQueued, SilentHello],
+                "the message is matched by the Flow ID of a binding",
+            ),
+            Self::SilenceOver => (
+                &[SilentQueued, SilentHello],
+                "only a silent binding is given up for silence",
+            ),
+            Self::Displaced => (
+                &[Hello, Params, Active, SilentQueued, SilentHello],
+                "only what has a place in the report budget loses it",
+            ),
+            Self::RetryDue => (&[HeldOff], "only a flow that is held off waits to retry"),
+            Self::Reset | Self::Idle | Self::Off => return None,
+        })
+    }
+
+    /// Why this input cannot meet `state`; `None` if it can.
+    pub(crate) fn impossible_in(self, state: State) -> Option<&'static str> {
+        let (states, why) = self.meets()?;
+        (!states.contains(&state)).then_some(why)
+    }
 }
 
 /// What has to be done.
@@ -261,7 +315,7 @@ const TABLE: [Row; 8] = {
             /* Report      */ (Params, Ignore),
             /* SilenceOver */ (Params, Ignore),
             /* Displaced   */ (Queued, Release),
-            /* GiveUp      */ (HeldOff, CloseParams),
+            /* GiveUp      */ (Params, Ignore),
             /* PeerClose   */ (HeldOff, DropBinding),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -309,7 +363,7 @@ const TABLE: [Row; 8] = {
             /* Report      */ (Active, Resume),
             /* SilenceOver */ (Queued, Release),
             /* Displaced   */ (Queued, Release),
-            /* GiveUp      */ (HeldOff, CloseParams),
+            /* GiveUp      */ (SilentQueued, Ignore),
             /* PeerClose   */ (HeldOff, DropBinding),
             /* Reset       */ (Observing, Restart),
             /* Idle        */ (Observing, Remove),
@@ -371,4 +425,26 @@ const TABLE: [Row; 8] = {
 /// Next state and effect of `input` in `state`.
 pub(super) const fn transition(state: State, input: Input) -> (State, Effect) {
     TABLE[state as usize][input as usize]
+}
+
+#[cfg(all(test, feature = "coverage"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_occur_does_nothing() {
+        for (row, state) in State::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, row);
+            for (column, input) in Input::ALL.into_iter().enumerate() {
+                assert_eq!(input as usize, column);
+                if input.impossible_in(state).is_some() {
+                    assert_eq!(
+                        transition(state, input),
+                        (state, Effect::Ignore),
+                        "{state:?} {input:?}"
+                    );
+                }
+            }
+        }
+    }
 }

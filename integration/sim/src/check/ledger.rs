@@ -40,6 +40,7 @@ struct Offer {
     stream: usize,
     said: Seen,
     sent: u32,
+    answered: bool,
 }
 
 /// The account of one direction.
@@ -122,6 +123,7 @@ impl Ledger {
             stream,
             said: said.clone(),
             sent: 0,
+            answered: false,
         });
         offer.sent += 1;
         let (sent, same) = (offer.sent, flow_of(&offer.said) == flow_of(said));
@@ -144,6 +146,11 @@ impl Ledger {
             return;
         };
         let spacing = self.round_trip * 2;
+        // What the stream was bound to before is over.
+        if let Some(stream) = self.flows.get(&id).map(|flow| flow.stream) {
+            self.flows
+                .retain(|other, flow| *other == id || flow.stream != stream);
+        }
         let Some(flow) = self.flows.get_mut(&id) else {
             violations.add(now, || format!("PARAM_UPDATE for the unknown flow {id:#x}"));
             return;
@@ -265,12 +272,22 @@ impl Ledger {
 
     fn hello_ack(&mut self, id: u32, nonce: u64) {
         // An answer to no offer that is out binds nothing; the draft has it discarded.
-        let Some(offer) = self.offers.get(&nonce) else {
+        let Some(offer) = self.offers.get_mut(&nonce) else {
             return;
         };
         let stream = offer.stream;
+        // An offer is answered once; under an ID that another flow has it is not answered at all.
+        if offer.answered
+            || self
+                .flows
+                .get(&id)
+                .is_some_and(|flow| flow.stream != stream)
+        {
+            return;
+        }
+        offer.answered = true;
         self.sources[stream].restart();
-        self.flows.entry(id).or_insert_with(|| Flow {
+        let fresh = Flow {
             stream,
             configs: HashMap::new(),
             last: None,
@@ -279,7 +296,8 @@ impl Ledger {
             ordinary: None,
             volume: Volume::default(),
             answers: Answers::default(),
-        });
+        };
+        self.flows.insert(id, fresh);
     }
 
     fn param_ack(&mut self, id: u32, config: u8) {

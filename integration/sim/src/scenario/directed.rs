@@ -3,11 +3,12 @@
 
 use crem_core::config::{Hold, Mode as Acting, PeerTable, Prefix};
 
+use super::adverse;
 use super::rare::{
     closed_while_silent, far_jumps, few_open_blocks, idle_before_answer, idle_while_silent,
     reused_early, reused_while_silent,
 };
-use super::{Connection, Peer, Scenario, Step};
+use super::{Connection, Forger, Peer, Scenario, Step};
 use crate::endpoint::rc::{Recovery, RequesterConfig};
 use crate::endpoint::rc_end::Workload;
 use crate::frame::Mode;
@@ -28,7 +29,7 @@ pub(super) const HELLO_ACK: u8 = 3;
 pub(super) const PARAM_ACK: u8 = 5;
 pub(super) const LOSS_REPORT: u8 = 7;
 
-type Direct = fn(&mut Scenario, &mut Rng);
+pub(super) type Direct = fn(&mut Scenario, &mut Rng);
 
 /// All of them, with their names.
 const ALL: &[(&str, Direct)] = &[
@@ -76,7 +77,12 @@ const ALL: &[(&str, Direct)] = &[
 
 /// The directed scenario of this number, modulo how many there are.
 pub(super) fn of(number: u64, seed: u64, mode: Mode) -> Scenario {
-    let (name, direct) = ALL[(number % ALL.len() as u64) as usize];
+    let all = ALL.len() + adverse::ALL.len();
+    let number = (number % all as u64) as usize;
+    let (name, direct) = match number.checked_sub(ALL.len()) {
+        None => ALL[number],
+        Some(rest) => adverse::ALL[rest],
+    };
     let mut rng = Rng::new(mix(seed ^ 0xd1ec7));
     let mut scenario = base(&mut rng, seed, mode);
     scenario.name = name.into();
@@ -115,7 +121,8 @@ pub(super) fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
         reporter: false,
         trace: false,
         hostile: 0.0,
-        insider: false,
+        forger: Forger::Stranger,
+        decode_takes: Duration::ZERO,
     }
 }
 
@@ -384,6 +391,9 @@ fn hostile(s: &mut Scenario, _: &mut Rng) {
     s.core[0]
         .allowed_peers
         .push(Prefix::host(gateway::stranger().ip()));
+    s.core[1]
+        .allowed_peers
+        .push(Prefix::host(gateway::stranger().ip()));
 }
 
 fn no_room_to_retain(s: &mut Scenario, rng: &mut Rng) {
@@ -494,6 +504,6 @@ fn congested(s: &mut Scenario, rng: &mut Rng) {
 fn nonsense(s: &mut Scenario, rng: &mut Rng) {
     s.lasts = 4 * SECOND;
     s.hostile = 500.0 + rng.unit() * 2_000.0;
-    s.insider = true;
+    s.forger = Forger::Nonsense;
     s.core[0].fec.m_min = rng.below(3) as u8;
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crem_core::config::{CoreConfig, Hold, PeerTable, PeerTarget, Prefix};
 
-use super::{Connection, Peer, Scenario, Step};
+use super::{Connection, Forger, Peer, Scenario, Step};
 use crate::endpoint::rc::{Recovery, RequesterConfig};
 use crate::endpoint::rc_end::Workload;
 use crate::frame::Mode;
@@ -78,7 +78,8 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         steps: Vec::new(),
         reporter: rng.chance(0.2),
         trace: false,
-        insider: false,
+        forger: Forger::Stranger,
+        decode_takes: Duration::ZERO,
         hostile: if rng.chance(0.2) { 200.0 } else { 0.0 },
     };
     scenario.connections = connections(&mut rng, &frame, hosts);

@@ -1,6 +1,7 @@
 //! What a world is made of: connections, paths, configurations and what happens to them over time.
 //! Drawing one from a seed is in `draw`, those that lead to rare events are in `directed`.
 
+mod adverse;
 mod directed;
 pub mod draw;
 mod rare;
@@ -54,6 +55,21 @@ pub enum Step {
     Close(usize),
     /// From now on messages of these types (their numbers on the wire) from this side get lost.
     Mute(usize, Vec<u8>),
+    /// The hosts of this connection open it with messages of the connection manager.
+    Opens(usize),
+    /// The requester of this connection ends it with a message of the connection manager.
+    Ends(usize),
+}
+
+/// Who sends forged messages, and what they know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forger {
+    /// Another address; it knows what it overheard.
+    Stranger,
+    /// The peer's own address: what was overheard, with one octet changed.
+    Nonsense,
+    /// The peer's own address: well-formed messages that fit what was overheard.
+    Crafty,
 }
 
 /// What stands where the peer is expected.
@@ -116,8 +132,10 @@ pub struct Scenario {
     pub trace: bool,
     /// Forged and broken messages a second that reach each gateway.
     pub hostile: f64,
-    /// They come from the peer's own address and know its Flow IDs.
-    pub insider: bool,
+    /// Who sends them.
+    pub forger: Forger,
+    /// How long a decode takes.
+    pub decode_takes: Duration,
 }
 
 /// The configuration of the gateway at `side` with the other one as its peer, everything else as it
@@ -181,10 +199,13 @@ fn longest(path: &PathConfig) -> Duration {
     path.delay + path.jitter + members + Duration::from_secs_f64(waiting)
 }
 
-/// The scenario of a seed: every eighth one is directed at something rare, the others are drawn.
+/// Every so many seeds one is directed.
+pub const DIRECTED: u64 = 4;
+
+/// The scenario of a seed: every fourth one is directed at something rare, the others are drawn.
 pub fn of(seed: u64, mode: Mode) -> Scenario {
-    if seed.is_multiple_of(8) {
-        directed::of(seed / 8, seed, mode)
+    if seed.is_multiple_of(DIRECTED) {
+        directed::of(seed / DIRECTED, seed, mode)
     } else {
         draw::draw(seed, mode)
     }

@@ -24,7 +24,7 @@ use crate::scenario::{Connection, Scenario};
 use crate::{Duration, Instant};
 
 /// The requester's QP number is the responder's plus this.
-const REQUESTER_QP: u32 = 1 << 20;
+pub(super) const REQUESTER_QP: u32 = 1 << 20;
 
 /// The address of a host.
 fn host(ipv6: bool, side: usize, host: u8) -> IpAddr {
@@ -101,6 +101,9 @@ impl Builder {
             quiet_until: Instant(0),
             reports: 0,
             overheard: Vec::new(),
+            hello: Vec::new(),
+            repair: None,
+            drops: Vec::new(),
         }
     }
 }
@@ -174,6 +177,7 @@ impl World {
             quiet: false,
             endpoints,
             timers,
+            newest: vec![0; streams.len()],
             streams,
             by_descriptor,
             coder: Coder::new(scenario.mode),

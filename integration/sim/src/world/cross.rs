@@ -67,6 +67,7 @@ impl World {
             for packet in &burst {
                 if let Some(stream) = Self::stream_of(packet) {
                     let account = self.streams[stream].account;
+                    self.newest[account] = packet.psn.get();
                     let sources = &mut self.sides[side].ledger.sources[account];
                     let namespace = self.streams[stream].key.namespace.0;
                     sources.on_packet(self.now, namespace, packet.psn.get(), packet.payload_len);
@@ -135,7 +136,10 @@ impl World {
                         self.sides[side].arrivals += 1;
                         self.sides[side].delivery.taken(packet);
                     }
-                    _ => self.hand_over(side, packet),
+                    _ => {
+                        self.acknowledged(side, packet);
+                        self.hand_over(side, packet);
+                    }
                 }
             }
             if let Some(gateway) = &mut self.sides[side].gateway

@@ -1,10 +1,14 @@
 //! Messages that nobody should believe: forged, broken, or from strangers. None is entered into the
 //! accounts; what the functions do about them is judged by what follows.
 
+use crem_wire::crem::{Close, HelloAck, Message, Parsed, PsnRange, RangeRequest, parse};
+use crem_wire::{FlowId, Psn, RequestId};
+
 use super::World;
 use super::mail::Mail;
 use crate::Duration;
 use crate::gateway;
+use crate::scenario::Forger;
 
 /// Shortest and longest forged message.
 const LENGTHS: (u64, u64) = (1, 120);
@@ -26,8 +30,10 @@ impl World {
     }
 
     fn forge(&mut self, side: usize) -> Mail {
-        if self.scenario.insider {
-            return self.nonsense(side);
+        match self.scenario.forger {
+            Forger::Stranger => {}
+            Forger::Nonsense => return self.nonsense(side),
+            Forger::Crafty => return self.crafted(side),
         }
         let stranger = gateway::stranger();
         let from = match self.rng.below(4) {
@@ -63,6 +69,11 @@ impl World {
     /// The last message that this side got from its peer, or one that it sent itself, once more with an
     /// octet changed behind the header.
     fn nonsense(&mut self, side: usize) -> Mail {
+        if self.rng.chance(0.3)
+            && let Some(mail) = self.sides[side].repair.clone()
+        {
+            return self.spoilt(mail);
+        }
         let heard_by = if self.rng.chance(0.7) { side } else { 1 - side };
         let mut octets = self.sides[heard_by].overheard.clone();
         if octets.len() > HEADER {
@@ -78,9 +89,93 @@ impl World {
         }
     }
 
+    /// A REPAIR once more, with an octet of its header changed.
+    fn spoilt(&mut self, mut mail: Mail) -> Mail {
+        if mail.octets.len() > HEADER {
+            let last = mail.octets.len() as u64 - 1;
+            let at = self.rng.between(HEADER as u64, last) as usize;
+            mail.octets[at] ^= 1 << self.rng.below(8);
+        }
+        mail
+    }
+
+    /// A well-formed message about the flow that the last message was about.
+    fn crafted(&mut self, side: usize) -> Mail {
+        let mut octets = Vec::new();
+        if let Some(message) = self.fitting(side) {
+            message.encode(&mut octets);
+        }
+        Mail {
+            from: gateway::address(1 - side),
+            octets,
+            symbol: None,
+            t: 0,
+            ce: false,
+        }
+    }
+
+    fn fitting(&mut self, side: usize) -> Option<Message> {
+        let id = self.sides[side].overheard.get(FLOW..HEADER)?;
+        let flow = FlowId::new(u32::from_be_bytes(id.try_into().ok()?))?;
+        let request = RequestId::new(self.rng.between(1, 0xffff) as u16)?;
+        match self.rng.below(8) {
+            0 => Some(Message::Close(Close {
+                flow,
+                reason: self.rng.below(5) as u16,
+            })),
+            1..=3 => {
+                let count = self.rng.log_between(1.0, 1_500.0) as u32;
+                Some(Message::RangeRequest(RangeRequest {
+                    flow,
+                    fallback: self.rng.chance(0.7),
+                    request,
+                    ranges: self.around(side, count)?,
+                }))
+            }
+            _ => self.double(side, flow),
+        }
+    }
+
+    /// Ranges behind the newest packet of a stream that leaves this side.
+    fn around(&mut self, side: usize, count: u32) -> Option<Vec<PsnRange>> {
+        let gateway = self.sides[side].gateway.as_ref()?;
+        let flows: Vec<_> = gateway.csf.flows().collect();
+        let flow = flows.get(self.rng.below(flows.len().max(1) as u64) as usize)?;
+        let key = &flow.key;
+        let descriptor = (key.source, key.destination, key.qp.get(), key.space);
+        let stream = *self.by_descriptor.get(&descriptor)?;
+        let next = Psn::new(*self.newest.get(stream)?);
+        let each = (1_000 / count).clamp(1, 255) as i32;
+        let ranges = (1..=count as i32).rev().map(|n| PsnRange {
+            start: next.add(-n * each),
+            count: each as u8,
+        });
+        Some(ranges.collect())
+    }
+
+    /// An answer to the HELLO that this side sent last, with a Flow ID that is taken already.
+    fn double(&self, side: usize, flow: FlowId) -> Option<Message> {
+        let Ok(Parsed::Message(Message::Hello(hello))) = parse(&self.sides[1 - side].hello) else {
+            return None;
+        };
+        Some(Message::HelloAck(HelloAck {
+            flow,
+            kind: hello.kind,
+            af: if hello.flow.source.is_ipv4() { 4 } else { 6 },
+            limits: hello.limits,
+            rdma_mtu: hello.rdma_mtu,
+            nonce: hello.nonce,
+            max_open_blocks: 8,
+        }))
+    }
+
     /// The last message that this side got, from another address; its Flow ID may be known that way.
     fn replay(&mut self, side: usize) -> Vec<u8> {
-        let mut octets = self.sides[side].overheard.clone();
+        let here = &self.sides[side];
+        if self.rng.chance(0.2) && !here.hello.is_empty() {
+            return here.hello.clone();
+        }
+        let mut octets = here.overheard.clone();
         if octets.len() > FLOW && self.rng.chance(0.2) {
             octets[FLOW] ^= 1 << self.rng.below(8);
         }

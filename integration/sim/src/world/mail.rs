@@ -14,6 +14,7 @@ use crate::coder::Made;
 use crate::frame::{Frame, Symbol};
 use crate::gateway;
 use crate::net::{Class, Datagram, Link, Verdict};
+use crate::scenario::Forger;
 use crate::wire::{self, Seen};
 
 /// Octets around a message: Ethernet, IPv4, UDP, FCS, preamble and gap.
@@ -76,6 +77,10 @@ impl World {
         };
         let mut messages = std::mem::take(&mut gateway.messages);
         for transmit in messages.drain(..) {
+            // Whoever posed as a peer gets no answer that matters.
+            if transmit.to == gateway::stranger() {
+                continue;
+            }
             let stream = match &transmit.message {
                 Message::Hello(hello) => self.stream_of_hello(hello),
                 _ => None,
@@ -231,6 +236,9 @@ impl World {
 
     fn repair_arrives(&mut self, side: usize, mail: &Mail, header: &RepairHeader) {
         let now = self.now;
+        if self.scenario.forger != Forger::Stranger {
+            self.sides[side].repair = Some(mail.clone());
+        }
         let Some(gateway) = &mut self.sides[side].gateway else {
             return;
         };
@@ -253,6 +261,9 @@ impl World {
             here.ledger.sender_hears(now, flow, &seen);
             here.overheard.clear();
             here.overheard.extend_from_slice(octets);
+            if let Message::Hello(_) = message {
+                here.hello.clone_from(&here.overheard);
+            }
         }
         if let Some(gateway) = &mut self.sides[side].gateway {
             gateway.on_message(now, mail.from, message, mail.ce);

@@ -7,6 +7,7 @@ mod cross;
 mod hostile;
 mod hosts;
 mod mail;
+mod manage;
 mod outcome;
 mod reporter;
 mod steps;
@@ -41,6 +42,7 @@ pub(crate) const BEGIN: Instant = Instant(1_000_000_000);
 pub(crate) enum Item {
     Packet(Packet),
     Mail(Box<mail::Mail>),
+    Managed(Box<manage::Managing>),
 }
 
 /// Where a lane leads.
@@ -84,6 +86,12 @@ struct Side {
     reports: u32,
     /// The last message that arrived from the peer.
     overheard: Vec<u8>,
+    /// The last HELLO that did.
+    hello: Vec<u8>,
+    /// The last REPAIR that did, where somebody forges messages of the peer.
+    repair: Option<mail::Mail>,
+    /// Packets that the path from here dropped and no Path Reporter told yet.
+    drops: Vec<(usize, u32)>,
 }
 
 /// What is fixed about a stream: one for each connection and PSN space.
@@ -104,6 +112,8 @@ pub struct World {
     endpoints: Vec<Box<dyn Endpoint>>,
     timers: Timers,
     streams: Vec<Stream>,
+    /// The PSN that crossed last, by stream.
+    newest: Vec<u32>,
     by_descriptor: HashMap<mail::Descriptor, usize>,
     done: Vec<bool>,
     failed: Vec<bool>,
@@ -202,7 +212,11 @@ impl World {
                 self.end_burst(place);
                 self.mail_arrives(side, *mail);
             }
-            (Place::Hosts | Place::Lan(_), Item::Mail(_)) => {}
+            (Place::Wan(side), Item::Managed(managing)) => {
+                self.end_burst(place);
+                self.managing_arrives(side, *managing);
+            }
+            (Place::Hosts | Place::Lan(_), Item::Mail(_) | Item::Managed(_)) => {}
         }
     }
 

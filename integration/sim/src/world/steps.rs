@@ -65,6 +65,8 @@ impl World {
                 }
             }
             Step::Mute(side, types) => self.sides[side].muted = types,
+            Step::Opens(connection) => self.opens(connection),
+            Step::Ends(connection) => self.ends(connection),
         }
     }
 
@@ -90,6 +92,8 @@ impl World {
         }
         let seed = mix(scenario.seed ^ mix(life * 2 + side as u64));
         let cfg = scenario.core[side].clone();
-        Some(Gateway::new(cfg, scenario.slots, seed))
+        let mut gateway = Gateway::new(cfg, scenario.slots, seed);
+        gateway.decode_takes = scenario.decode_takes;
+        Some(gateway)
     }
 }

@@ -18,7 +18,6 @@ use crem_wire::crem::{FlowDescriptor, HopEntry, PathReport};
 use self::seen::{EntryKey, Seen};
 use super::Csf;
 use super::flow::Io;
-use super::states::State;
 use crate::actions::Actions;
 use crate::memory::of_vec;
 use crate::packet::{PktBuf, PsnSpace};
@@ -127,10 +126,6 @@ impl<B: PktBuf> Csf<B> {
 
     fn answer_drops(&mut self, slot: u32, psns: &[Psn], actions: &mut Actions<B>, now: Instant) {
         self.with_flow(slot, |flow, sh| {
-            if flow.state != State::Active {
-                sh.counters.path_psns_silent += psns.len() as u64;
-                return;
-            }
             flow.with_binding(&mut Io { sh, actions, now }, |binding, ctx| {
                 binding.on_dropped(psns, ctx);
             });

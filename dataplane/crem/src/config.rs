@@ -170,10 +170,10 @@ pub struct CsfConfig {
     pub silence_floor: Duration,
     /// A silent binding is closed after this.
     pub silence_close: Duration,
-    /// First wait before another HELLO after a flow was refused or closed; doubles up to
-    /// `retry_max`.
+    /// First wait before another HELLO after a flow was refused or closed, and before another change of
+    /// parameters after the peer refused one; doubles up to `retry_max`.
     pub retry_first: Duration,
-    /// Longest wait before another HELLO.
+    /// Longest wait before another HELLO or change.
     pub retry_max: Duration,
     /// Learn RDMA MTU, beginning and end of connections from messages of the connection manager, and let
     /// go of what the host has acknowledged (AMB-ACKMAP).

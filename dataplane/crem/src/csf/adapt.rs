@@ -37,7 +37,10 @@ impl<B: Clone> Flow<B> {
             .params
             .active()
             .is_some_and(|active| active.shape() != wanted);
-        if stalled || (changed && binding.params.may_change(now, who.srtt, keep)) {
+        let csf = &sh.cfg.csf;
+        let refused = (binding.params).is_refused(now, csf.retry_first, csf.retry_max);
+        let free = changed && binding.params.may_change(now, who.srtt, keep) && !refused;
+        if stalled || free {
             let update = binding.params.announce(binding.id, wanted, who.pace, now);
             sh.counters.param_update_sent += 1;
             sh.send(binding.to, Message::ParamUpdate(update), who.dscp, None);

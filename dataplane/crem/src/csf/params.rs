@@ -112,6 +112,8 @@ pub(super) struct Params {
     last_id: u8,
     /// The last refusal.
     refused: Option<(ConfigId, Instant)>,
+    /// Changes refused since one was accepted.
+    refusals: u8,
     last_change: Option<Instant>,
     /// The first configuration was already tried smaller.
     pub(super) smaller_tried: bool,
@@ -124,6 +126,7 @@ impl Params {
             pending: None,
             last_id: 0,
             refused: None,
+            refusals: 0,
             last_change: None,
             smaller_tried: false,
         }
@@ -202,6 +205,15 @@ impl Params {
         self.pending.is_none() && self.last_change.is_none_or(|at| now.since(at) >= spacing)
     }
 
+    /// Whether a change is held back because the peer refused the last one: for `first`, twice as long
+    /// after each further refusal, up to `longest`. Whatever else policy comes to want meanwhile, a peer
+    /// that is short of something is not asked at every report.
+    pub(super) fn is_refused(&self, now: Instant, first: Duration, longest: Duration) -> bool {
+        let doublings = u32::from(self.refusals.saturating_sub(1)).min(16);
+        let wait = first.saturating_mul(1 << doublings).min(longest);
+        (self.refused).is_some_and(|(_, at)| self.refusals > 0 && now.since(at) < wait)
+    }
+
     /// Takes a PARAM_ACK.
     pub(super) fn on_ack(&mut self, id: ConfigId, status: u8, now: Instant) -> Acked {
         let Some(pending) = self
@@ -213,10 +225,12 @@ impl Params {
         };
         if status == 0 {
             pending.acked = Some(now);
+            self.refusals = 0;
             let unambiguous = pending.sent == 1;
             return Acked::Accepted(unambiguous.then(|| now.since(pending.first_sent)));
         }
         self.refused = Some((id, now));
+        self.refusals = self.refusals.saturating_add(1);
         self.pending = None;
         Acked::Refused(status)
     }
@@ -431,6 +445,30 @@ mod tests {
         params.last_id = second.config.0.wrapping_sub(1);
         let third = params.announce(flow(), SHAPE, pace(1, 0, MS), Instant(4));
         assert_ne!(third.config, second.config);
+    }
+
+    #[test]
+    fn a_peer_that_refuses_changes_is_asked_less_and_less_often() {
+        let mut params = Params::new();
+        let first = params.announce(flow(), SHAPE, pace(0, 0, MS), Instant(0));
+        params.on_ack(first.config, 0, Instant(0));
+        params.for_block(Psn::new(1));
+        let (mut now, mut waits) = (Instant(0) + MS, Vec::new());
+        let held = |params: &Params, now| params.is_refused(now, 10 * MS, 50 * MS);
+        assert!(!held(&params, now));
+        for _ in 0..5 {
+            let update = params.announce(flow(), SHAPE, pace(1, 0, MS), now);
+            params.on_ack(update.config, 3, now);
+            let began = now;
+            while held(&params, now) {
+                now = now + MS;
+            }
+            waits.push(now.since(began));
+        }
+        assert_eq!(waits, [10, 20, 40, 50, 50].map(|n| n * MS));
+        let update = params.announce(flow(), SHAPE, pace(1, 0, MS), now);
+        params.on_ack(update.config, 0, now);
+        assert!(!held(&params, now), "accepted: all is forgotten");
     }
 
     // shows: CREM-PARAM-02, AMB-CFGID

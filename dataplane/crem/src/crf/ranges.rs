@@ -8,7 +8,7 @@ use crem_wire::{Psn, RequestId};
 use super::gaps::Gap;
 use super::phase::{Act, Event, Phase};
 use super::track::{Cx, MAX_GAPS, Track};
-use super::window::{Place, Seen};
+use super::window::{Place, Seen, Window};
 
 /// Ranges in one request: it stays far below any MTU.
 const MAX_RANGES: usize = 64;
@@ -141,6 +141,10 @@ impl<B: Clone> Track<B> {
         let wait = self.times.answer();
         let first_round = gap.phase == Phase::Watching;
         let id = *ids[kind].get_or_insert_with(|| self.requests.open(cx.now, wait, first_round));
+        let next = self.window.as_ref().map(Window::next);
+        if next.is_some_and(|next| next.distance_from(gap.end()) < i32::from(config.k)) {
+            self.requests.waits_for_block(id);
+        }
         push_ranges(&mut asks[kind], gap);
         self.requests.touch(cx.now, gap.start, gap.end());
         self.gaps.change(gap.start, |g| {

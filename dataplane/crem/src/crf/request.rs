@@ -31,6 +31,8 @@ struct Outstanding {
     at: Instant,
     until: Instant,
     answered: bool,
+    /// Its answer may wait for the end of a block, and says nothing of the RTT.
+    waits: bool,
     /// Counts as an incomplete block if no answer reveals one (AMB-LRINC).
     counts: bool,
 }
@@ -38,7 +40,7 @@ struct Outstanding {
 /// What an answer was found to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
-    /// Time since the request, for its first answer only.
+    /// Time since the request, for its first answer only, and only if the peer answers at once.
     pub(crate) rtt: Option<Duration>,
 }
 
@@ -159,9 +161,18 @@ impl Requests {
             at: now,
             until: now + wait,
             answered: false,
+            waits: false,
             counts,
         });
         id
+    }
+
+    /// What this request names may be of a block that the peer has not closed yet: it answers when it does
+    /// (AMB-OPENREQ), so the time until then is no sample.
+    pub(crate) fn waits_for_block(&mut self, id: RequestId) {
+        if let Some(request) = self.outstanding.iter_mut().rev().find(|o| o.id == id) {
+            request.waits = true;
+        }
     }
 
     /// A request that left now named [start, end).
@@ -185,7 +196,7 @@ impl Requests {
         let first = !core::mem::replace(&mut request.answered, true);
         request.counts &= !reveals;
         Some(Answer {
-            rtt: first.then(|| now.since(request.at)),
+            rtt: (first && !request.waits).then(|| now.since(request.at)),
         })
     }
 
@@ -265,6 +276,16 @@ mod tests {
         assert_eq!(r.answer(at(22), id, true).unwrap().rtt, None);
         assert_eq!(r.answer(at(22), id.next(), true), None);
         assert_eq!(r.expire(at(100)), Expired::default());
+    }
+
+    #[test]
+    fn an_answer_that_may_have_waited_for_a_block_is_no_sample() {
+        let (mut r, t) = (requests(), times());
+        let id = r.open(at(0), t.answer(), true);
+        let other = r.open(at(0), t.answer(), true);
+        r.waits_for_block(id);
+        assert_eq!(r.answer(at(21), id, true), Some(Answer { rtt: None }));
+        assert_eq!(r.answer(at(21), other, true).unwrap().rtt, Some(21 * MS));
     }
 
     // shows: AMB-REQBACKOFF

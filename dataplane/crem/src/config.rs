@@ -21,7 +21,7 @@ pub enum Mode {
 pub enum Hold {
     /// min(minRTT/4, max(k/rate, burst timeout) + A).
     Auto,
-    /// The operator's value.
+    /// The operator's value, four minimum round trips at most.
     Fixed(Duration),
     /// Never hold.
     Off,

@@ -14,6 +14,9 @@ use crate::time::{Duration, Instant};
 const HALF_LIFE: Duration = Duration::from_secs(4);
 /// Floor of the reordering allowance where the RTT allows it (AMB-HOLD).
 const ALLOWANCE_FLOOR: Duration = Duration::from_micros(100);
+/// Round trips that an operator's hold has at most: a coded round and its repetition take no longer, and
+/// a host whose packets come later than that has long sent them again.
+const HOLD_ROUND_TRIPS: u32 = 4;
 /// Floor of the burst timeout (AMB-BURSTEND).
 const BURST_FLOOR: Duration = Duration::from_micros(200);
 /// A pause of this length is no packet spacing.
@@ -231,10 +234,11 @@ impl Times {
         let allowance = quarter.min(ALLOWANCE_FLOOR.max(basis.displacement.saturating_mul(4)));
         let spacing = basis.spacing.unwrap_or(BURST_FLOOR);
         let burst = quarter.min(BURST_FLOOR.max(spacing.saturating_mul(4)));
+        let longest = min_rtt.map_or(Duration::MAX, |rtt| rtt.saturating_mul(HOLD_ROUND_TRIPS));
         let known = min_rtt.is_some() && basis.spacing.is_some();
         let hold = basis.k.filter(|_| known).and_then(|k| match basis.hold {
             Hold::Off => None,
-            Hold::Fixed(hold) => Some(hold),
+            Hold::Fixed(hold) => Some(hold.min(longest)),
             // Nothing but a reordered packet can come within a quarter of the RTT if no symbols are
             // sent ahead.
             Hold::Auto if basis.m == 0 => Some(allowance),
@@ -352,6 +356,11 @@ mod tests {
             ..b
         };
         assert_eq!(Times::of(&fixed).hold, Some(70 * MS));
+        let long = Basis {
+            hold: Hold::Fixed(90 * MS),
+            ..b
+        };
+        assert_eq!(Times::of(&long).hold, Some(80 * MS), "four round trips");
         assert_eq!(Times::of(&Basis { m: 0, ..b }).hold, Some(100 * US));
         let off = Basis {
             hold: Hold::Off,

@@ -7,6 +7,7 @@
     reason = "a rule that does not hold is what a fuzzer is looking for"
 )]
 
+pub mod collect;
 pub mod document;
 pub mod ipfix;
 mod reader;
@@ -88,6 +89,11 @@ mod tests {
     #[test]
     fn headers_rebuilt_from_any_octets() {
         assert!(run(400, super::wire::rebuild) > 0);
+    }
+
+    #[test]
+    fn collector_sessions_of_damaged_messages() {
+        assert!(run(400, super::collect::session) > 1000);
     }
 
     #[test]

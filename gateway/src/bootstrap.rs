@@ -312,6 +312,23 @@ mod tests {
     }
 
     #[test]
+    fn one_bootstrap_serves_both_processes() {
+        let path = file(
+            "both.toml",
+            "document = \"d\"\n[worker]\ncpu = 1\n[export]\nsocket = \"/a\"\n",
+        );
+        let flags = Flags {
+            config: Some(path.clone()),
+            export_status_socket: Some("/b".to_owned()),
+            ..Flags::default()
+        };
+        let bootstrap = Bootstrap::read(&flags, []).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(bootstrap.export_socket, PathBuf::from("/a"));
+        assert_eq!(bootstrap.export_status_socket, PathBuf::from("/b"));
+    }
+
+    #[test]
     fn a_file_that_is_not_there_is_named() {
         let flags = Flags {
             config: Some("/nowhere/b.toml".into()),

@@ -1,10 +1,12 @@
 //! The process `export`: its flags, signals and exit status.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use crem_api::{Invalid, Issue};
 use crem_ipfix_io::{ExportFailure, ExportOptions, run_export};
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
 use crate::bootstrap::{Bootstrap, Flags};
 use crate::{fail, log_to_stderr, refuse, say_ready, stop_signals};
@@ -45,6 +47,15 @@ impl ExportFlags {
     }
 }
 
+/// Signals that others take for "read your files again" do not end the process: certificates are watched,
+/// and a new document needs a new start.
+fn survive_reloads() -> std::io::Result<()> {
+    for signal in [SIGHUP, SIGUSR1, SIGUSR2] {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    Ok(())
+}
+
 /// Runs the process.
 pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
     let bootstrap = match Bootstrap::read(&flags.bootstrap(), std::env::vars()) {
@@ -72,7 +83,7 @@ pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
             },
         );
     };
-    let stop = match stop_signals() {
+    let stop = match survive_reloads().and_then(|()| stop_signals()) {
         Ok(stop) => stop,
         Err(failure) => return fail(&failure),
     };

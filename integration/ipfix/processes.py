@@ -253,14 +253,14 @@ class Lab(interop.Lab):
     def collector(self, name):
         return (self.status() or {}).get("collectors", {}).get(name, {"state": "", "counters": {}})
 
-    def collect(self, port, name):
+    def collect(self, port, name, kind="tcp"):
         out = self.file(f"{name}.jsonl")
         with open(out, "a", encoding="utf-8") as results:
-            process = subprocess.Popen([self.gateway, "collect", "--tcp", f"127.0.0.1:{port}", "--pen", "32473",
+            process = subprocess.Popen([self.gateway, "collect", f"--{kind}", f"127.0.0.1:{port}", "--pen", "32473",
                                         "--first-element", "1", "--strict"], stdout=results,
                                        stderr=subprocess.DEVNULL)
         self.running.append(process)
-        until(f"{self.name}: {name} listens", interop.listening(port))
+        until(f"{self.name}: {name} listens", interop.bound_udp(port) if kind == "udp" else interop.listening(port))
         return process, out
 
     def data_plane(self):
@@ -297,7 +297,7 @@ def two_collectors(lab):
     first, first_out = lab.collect(ports[0], "first")
     second, second_out = lab.collect(ports[1], "second")
     # A name is looked up, and again for each attempt.
-    document = lab.document({"a": {"port": ports[0], "queue_kb": 4096}, "b": {"port": ports[1]},
+    document = lab.document({"a": {"port": ports[0], "queue_kb": 4096}, "b": {"port": ports[1], "queue_kb": 4096},
                              "c": {"host": "localhost", "port": ports[0], "sequence": False, "packets": False}})
     export = lab.export(document)
     plane = lab.data_plane()
@@ -334,6 +334,7 @@ def two_collectors(lab):
     counters = lab.collector("b")["counters"]
     verify("two collectors: losses of the second", True, counters["dropped_disconnected"] + counters["lost"] >= 300)
     verify("two collectors: a snapshot of an old session is dropped", 1, counters["stale"])
+    export.send_signal(signal.SIGHUP)
     plane.send_packets(10000)
     lab.stop(export)
     verify("two collectors: export ends in order", 0, export.returncode)
@@ -355,7 +356,7 @@ def bad_peers(lab):
     lab.begin("bad-peers")
     good, forgets, slow, silent = Sink(), Sink(), Sink(pace=20000, buffer=4096), Sink(pace=0, buffer=4096)
     refuses = interop.port(socket.SOCK_STREAM)
-    document = lab.document({"forgets": {"port": forgets.port}, "good": {"port": good.port},
+    document = lab.document({"forgets": {"port": forgets.port}, "good": {"port": good.port, "queue_kb": 16384},
                              "refuses": {"port": refuses}, "silent": {"port": silent.port},
                              "slow": {"port": slow.port, "stall_timeout_ms": 20000}})
     export = lab.export(document)
@@ -363,7 +364,7 @@ def bad_peers(lab):
     until("bad peers: sessions", lambda: all(plane.session(n) for n in (0, 1, 3, 4)))
     # More than the kernel's buffers hold for those that do not read; the good one's queue drains meanwhile.
     for round_ in range(160):
-        plane.send_packets(500)
+        plane.send_packets(1000)
         time.sleep(0.01)
         if round_ == 80:
             forgets.drop()
@@ -541,6 +542,31 @@ def mutual_tls(lab, path):
         plane.close()
 
 
+def datagrams(lab):
+    """Over UDP a collector that is started again learns the templates with the next refresh."""
+    lab.begin("datagrams")
+    port = interop.port(socket.SOCK_DGRAM)
+    collect, out = lab.collect(port, "first", "udp")
+    export = lab.export(lab.document({"a": {"transport": "udp", "port": port, "sequence": False, "mtu": 1500,
+                                            "refresh_ms": 300}}))
+    plane = lab.data_plane()
+    until("datagrams: a session", lambda: plane.session(0))
+    plane.send_packets(500, batch=50)
+    until("datagrams: all arrive", lambda: packets_in(lines(out)) == 500)
+    lab.stop(collect)
+    verify("datagrams: nothing is wrong", 0, collect.returncode)
+    plane.send_packets(50)
+    collect, out = lab.collect(port, "second", "udp")
+    # The templates of the session come with the types of the elements, before any record is understood.
+    until("datagrams: templates again", lambda: any(e["event"] == "template" for e in lines(out)))
+    time.sleep(0.1)
+    plane.send_packets(100, batch=50)
+    until("datagrams: records after the refresh arrive", lambda: packets_in(lines(out)) >= 100)
+    lab.stop(export)
+    lab.stop(collect)
+    plane.close()
+
+
 def refusals(lab):
     """What cannot work is refused at the start, with its place and a sentence."""
     lab.begin("refusals")
@@ -565,7 +591,7 @@ def main():
         return 2
     lab = Lab(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
     try:
-        for test in (refusals, strictness, two_collectors, bad_peers, killed, tls):
+        for test in (refusals, strictness, datagrams, two_collectors, bad_peers, killed, tls):
             start = time.time()
             test(lab)
             print(f"processes: {test.__name__}: {time.time() - start:.1f} s")

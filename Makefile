@@ -97,10 +97,12 @@ ipfix: build ## IPFIX of every capture through a strict check and the collectors
 	python3 -B integration/ipfix/processes.py target/release/crem-gateway target/results/ipfix-processes
 	python3 -B integration/ipfix/interop.py target/release/ipfix-replay target/results/ipfix integration/testdata/captures/*.pcap.gz
 
-bench-meter: ## what metering and encoding cost (about 1 minute after the build)
-	mkdir -p target/results
-	cargo run --release --locked -q -p crem-meter --example costs -- --json target/results/bench-meter.json
-	cargo run --release --locked -q -p crem-ipfix --example encode
+bench-meter: ## what metering and encoding cost, against their limits (about 1 minute after the build)
+	@mkdir -p target/results
+	cargo build --release --locked -q -p crem-meter --example costs
+	cargo build --release --locked -q -p crem-ipfix --example encode
+	cargo build --release --locked -q -p crem-integration --bin csf-cost-4k
+	@python3 -B integration/scripts/bench-meter target/release target/results/bench-meter.json
 
 curves: ## goodput and completion time against loss, and the targets of the protocol in simulation (at most 45 minutes on 2 cores)
 	cargo build --release --locked -q -p crem-sim --bin experiments

@@ -403,3 +403,21 @@ fn bound_too_late(s: &mut Scenario, rng: &mut Rng) {
     s.steps
         .push((later - SECOND / 10, Step::Mute(1, vec![PARAM_ACK])));
 }
+
+pub(super) fn hostile(s: &mut Scenario, _: &mut Rng) {
+    s.lasts = 4 * SECOND;
+    s.hostile = 3_000.0;
+    s.core[0]
+        .allowed_peers
+        .push(Prefix::host(gateway::stranger().ip()));
+    s.core[1]
+        .allowed_peers
+        .push(Prefix::host(gateway::stranger().ip()));
+}
+
+pub(super) fn nonsense(s: &mut Scenario, rng: &mut Rng) {
+    s.lasts = 4 * SECOND;
+    s.hostile = 500.0 + rng.unit() * 2_000.0;
+    s.forger = Forger::Nonsense;
+    s.core[0].fec.m_min = rng.below(3) as u8;
+}

@@ -53,7 +53,7 @@ const ALL: &[(&str, Direct)] = &[
     ("few symbol buffers", few_slots),
     ("packets above T", above_t),
     ("long READs", long_reads),
-    ("hostile neighbours", hostile),
+    ("hostile neighbours", adverse::hostile),
     ("no room to retain", no_room_to_retain),
     ("no room to hold", no_room_to_hold),
     ("no room to decode", no_room_to_decode),
@@ -65,7 +65,7 @@ const ALL: &[(&str, Direct)] = &[
     ("closed by the peer", closed_by_peer),
     ("HELLO_ACK repeated", acks_repeated),
     ("congested and marked", congested),
-    ("a peer that talks nonsense", nonsense),
+    ("a peer that talks nonsense", adverse::nonsense),
     ("idle before an answer", idle_before_answer),
     ("idle while silent", idle_while_silent),
     ("reused while observed or waiting", reused_early),
@@ -385,17 +385,6 @@ fn long_reads(s: &mut Scenario, rng: &mut Rng) {
     };
 }
 
-fn hostile(s: &mut Scenario, _: &mut Rng) {
-    s.lasts = 4 * SECOND;
-    s.hostile = 3_000.0;
-    s.core[0]
-        .allowed_peers
-        .push(Prefix::host(gateway::stranger().ip()));
-    s.core[1]
-        .allowed_peers
-        .push(Prefix::host(gateway::stranger().ip()));
-}
-
 fn no_room_to_retain(s: &mut Scenario, rng: &mut Rng) {
     s.lasts = 4 * SECOND;
     match rng.below(3) {
@@ -499,11 +488,4 @@ fn congested(s: &mut Scenario, rng: &mut Rng) {
         marking,
         cross: None,
     });
-}
-
-fn nonsense(s: &mut Scenario, rng: &mut Rng) {
-    s.lasts = 4 * SECOND;
-    s.hostile = 500.0 + rng.unit() * 2_000.0;
-    s.forger = Forger::Nonsense;
-    s.core[0].fec.m_min = rng.below(3) as u8;
 }

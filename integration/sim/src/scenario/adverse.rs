@@ -49,6 +49,7 @@ pub(super) const ALL: &[(&str, Direct)] = &[
     ("reports return to those that wait", returned_waiting),
     ("useless limits while silent", useless_while_silent),
     ("bound while others are given up", bound_too_late),
+    ("no room for notes", no_room_for_notes),
 ];
 
 fn at(rng: &mut Rng, from: Duration, to: Duration) -> Duration {
@@ -420,4 +421,17 @@ pub(super) fn nonsense(s: &mut Scenario, rng: &mut Rng) {
     s.hostile = 500.0 + rng.unit() * 2_000.0;
     s.forger = Forger::Nonsense;
     s.core[0].fec.m_min = rng.below(3) as u8;
+}
+
+/// Many packets pass while a gap is open, of which few are kept, and the receiver has little memory to note
+/// them in.
+fn no_room_for_notes(s: &mut Scenario, rng: &mut Rng) {
+    s.lasts = 4 * SECOND;
+    s.connections = vec![connection(rng, 1, 400)];
+    s.connections[0].workload.outstanding = 32;
+    for cfg in &mut s.core {
+        (cfg.fec.k, cfg.fec.max_k) = (4, 4);
+    }
+    s.core[1].crf.max_flows = 1;
+    s.core[1].crf.keep_packets = 100;
 }

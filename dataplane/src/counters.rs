@@ -20,6 +20,8 @@ macro_rules! counters {
     };
 }
 
+pub(crate) use counters;
+
 counters! {
     /// One port.
     PortCounters {

@@ -1,7 +1,9 @@
 //! The pipeline's buffers, pools and ports on DPDK.
 
 use crem_core::packet::PktBuf;
-use crem_dpdk::{Batch, Error, HEADROOM, Mbuf, Mempool, Port as DpdkPort, RxQueue, TxQueue};
+use crem_dpdk::{
+    Batch, Error, HEADROOM, Mbuf, Mempool, Port as DpdkPort, PortStats, RxQueue, TxQueue,
+};
 
 use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
 
@@ -99,17 +101,21 @@ impl Port<Frame> for Device {
 
     fn device_drops(&self) -> u64 {
         let stats = self.port.stats().unwrap_or_default();
-        stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf + stats.tx_errors
+        missed(&stats) + stats.tx_errors
     }
 
     fn missed(&self) -> u64 {
-        let stats = self.port.stats().unwrap_or_default();
-        stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf
+        missed(&self.port.stats().unwrap_or_default())
     }
 
     fn link_up(&self) -> bool {
         self.port.link().is_ok_and(|link| link.up)
     }
+}
+
+/// Frames that came by and that we never got.
+const fn missed(stats: &PortStats) -> u64 {
+    stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf
 }
 
 /// Everything on DPDK.

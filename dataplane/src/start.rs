@@ -187,11 +187,11 @@ fn serve(
 /// The kernel interfaces that are ports.
 fn interfaces(document: &Document) -> Vec<PortInterface> {
     let ports = document.segments.values().enumerate();
-    let ports = ports.flat_map(|(n, s)| [(n, true, &s.lan), (n, false, &s.wan)]);
-    let port = |(segment, lan, device): (usize, bool, &Wanted)| match device {
+    let ports = ports.flat_map(|(n, s)| [(n, Side::Lan, &s.lan), (n, Side::Wan, &s.wan)]);
+    let port = |(segment, side, device): (usize, Side, &Wanted)| match device {
         Wanted::Interface(name) => Some(PortInterface {
             segment,
-            lan,
+            side,
             name: name.clone(),
         }),
         Wanted::Pci(_) | Wanted::Vdev(_) => None,

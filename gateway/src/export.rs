@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use crem_api::{Invalid, Issue};
+use crem_dataplane::metering::WORKERS;
 use crem_ipfix_io::{ExportFailure, ExportOptions, run_export};
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
 use crate::bootstrap::{Bootstrap, Flags};
 use crate::{fail, log_to_stderr, refuse, say_ready, stop_signals};
-
-/// Workers of a data plane.
-const WORKERS: u16 = 1;
 
 /// Flags; they win over the environment and the file.
 #[derive(Args, Debug)]

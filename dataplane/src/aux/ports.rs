@@ -6,15 +6,14 @@ use std::sync::atomic::Ordering;
 
 use crem_dpdk::{Rings, iface};
 
+use crate::classify::Side;
 use crate::metering::Shared;
 use crate::snapshot::Snapshot;
 
 /// One interface that is a port.
 #[derive(Debug)]
 struct KernelPort {
-    segment: usize,
-    lan: bool,
-    name: String,
+    at: PortInterface,
     rings: Option<Rings>,
     /// As last seen.
     up: bool,
@@ -29,8 +28,8 @@ pub(super) struct KernelPorts(Vec<KernelPort>);
 pub struct PortInterface {
     /// Segment, in the order of the document.
     pub segment: usize,
-    /// It is the LAN port, else the WAN port.
-    pub lan: bool,
+    /// Which of its ports.
+    pub side: Side,
     /// Interface.
     pub name: String,
 }
@@ -44,10 +43,11 @@ impl KernelPorts {
     /// Sequence observation may begin at ports whose drops can be told.
     pub(super) fn find_blind(&self, metered: &[(usize, Arc<Shared>)]) {
         for port in self.0.iter().filter(|port| port.rings.is_some()) {
-            for (_, shared) in metered.iter().filter(|(number, _)| *number == port.segment) {
-                let [lan, wan] = &shared.blind;
-                let blind = if port.lan { lan } else { wan };
-                blind.store(false, Ordering::Relaxed);
+            for (_, shared) in metered
+                .iter()
+                .filter(|(number, _)| *number == port.at.segment)
+            {
+                shared.blind[port.at.side as usize].store(false, Ordering::Relaxed);
             }
         }
     }
@@ -55,13 +55,12 @@ impl KernelPorts {
     /// Corrects a snapshot by what the kernel says now, and logs links that came or went.
     pub(super) fn complete(&mut self, snapshot: &mut Snapshot) {
         for port in &mut self.0 {
-            let Some(segment) = snapshot.segments.get_mut(port.segment) else {
+            let Some(segment) = snapshot.segments.get_mut(port.at.segment) else {
                 continue;
             };
-            let (up, counters) = if port.lan {
-                (&mut segment.lan_up, &mut segment.counters.lan)
-            } else {
-                (&mut segment.wan_up, &mut segment.counters.wan)
+            let (up, counters) = match port.at.side {
+                Side::Lan => (&mut segment.lan_up, &mut segment.counters.lan),
+                Side::Wan => (&mut segment.wan_up, &mut segment.counters.wan),
             };
             *up &= port.look();
             counters.ring_drops = port.rings.as_mut().map_or(0, Rings::drops);
@@ -82,22 +81,20 @@ impl KernelPort {
             }
         };
         Self {
-            segment: port.segment,
-            lan: port.lan,
-            name: port.name.clone(),
+            at: port.clone(),
             rings,
             up: true,
         }
     }
 
     fn look(&mut self) -> bool {
-        let up = iface::is_running(&self.name);
+        let up = iface::is_running(&self.at.name);
         if up != self.up {
             self.up = up;
             if up {
-                tracing::info!("interface {}: link up", self.name);
+                tracing::info!("interface {}: link up", self.at.name);
             } else {
-                tracing::warn!("interface {}: link down, or interface gone", self.name);
+                tracing::warn!("interface {}: link down, or interface gone", self.at.name);
             }
         }
         up
@@ -111,12 +108,11 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_gone_has_no_link() {
-        let port = |lan, name: &str| PortInterface {
+        let mut ports = KernelPorts::new(&[PortInterface {
             segment: 0,
-            lan,
-            name: name.to_owned(),
-        };
-        let mut ports = KernelPorts::new(&[port(true, "crem-none0")]);
+            side: Side::Lan,
+            name: "crem-none0".to_owned(),
+        }]);
         let segment = SegmentSnapshot {
             lan_up: true,
             wan_up: true,

@@ -6,32 +6,23 @@ use crem_meter::seq::ObserverCounters;
 use crem_meter::{Meter, MeterCounters, PacketCounters};
 use crem_wire::frame::Reason;
 
-/// Of a segment, besides its points.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MeteringCounters {
-    /// Batches handed to the auxiliary thread.
-    pub batches: u64,
-    /// Records and other items in them.
-    pub items: u64,
-    /// Those that found the ring full.
-    pub ring_full: u64,
-    /// Frames that the ports missed, by their own count: each time epochs close.
-    pub missed_frames: u64,
-    /// Steps of the system's clock, each of which closed everything open.
-    pub clock_steps: u64,
-    /// Panics in metering, each of which ended it for a while.
-    pub panics: u64,
-}
+use crate::counters::counters;
 
-impl MeteringCounters {
-    /// Calls `f` with the name and the value of every counter.
-    pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
-        f("batches", self.batches);
-        f("items", self.items);
-        f("ring_full", self.ring_full);
-        f("missed_frames", self.missed_frames);
-        f("clock_steps", self.clock_steps);
-        f("panics", self.panics);
+counters! {
+    /// Of a segment, besides its points.
+    MeteringCounters {
+        /// Batches handed to the auxiliary thread.
+        batches,
+        /// Records and other items in them.
+        items,
+        /// Those that found the ring full.
+        ring_full,
+        /// Frames that the ports missed, by their own count: each time epochs close.
+        missed_frames,
+        /// Steps of the system's clock, each of which closed everything open.
+        clock_steps,
+        /// Panics in metering, each of which ended it for a while.
+        panics,
     }
 }
 

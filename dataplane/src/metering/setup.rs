@@ -13,6 +13,8 @@ use super::ring::{BATCHES, Inlet, ring};
 use super::{Metering, MeteringConfig, Shared, UtcClock, shared, utc_offset};
 use crate::buffer::Platform;
 
+/// Workers of a data plane: the exporting process numbers its points by it too.
+pub const WORKERS: u16 = 1;
 /// Number of the only worker.
 const WORKER: u16 = 0;
 
@@ -43,7 +45,7 @@ impl Setup {
     pub fn new(document: &Document) -> Result<Self, Invalid> {
         let plan = document.ipfix.as_ref();
         Ok(Self {
-            plan: plan.map(|ipfix| Plan::new(ipfix, 1)).transpose()?,
+            plan: plan.map(|ipfix| Plan::new(ipfix, WORKERS)).transpose()?,
             inlets: Vec::new(),
             shared: Vec::new(),
         })

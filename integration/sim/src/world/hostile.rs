@@ -1,6 +1,8 @@
 //! Messages that nobody should believe: forged, broken, or from strangers. None is entered into the
 //! accounts; what the functions do about them is judged by what follows.
 
+use std::net::SocketAddr;
+
 use crem_wire::crem::{Close, HelloAck, Message, Parsed, PsnRange, RangeRequest, parse};
 use crem_wire::{FlowId, Psn, RequestId};
 
@@ -16,6 +18,16 @@ const LENGTHS: (u64, u64) = (1, 120);
 const HEADER: usize = 8;
 /// Offset of the Flow ID in the common header.
 const FLOW: usize = 4;
+
+fn message(from: SocketAddr, octets: Vec<u8>) -> Mail {
+    Mail {
+        from,
+        octets,
+        symbol: None,
+        t: 0,
+        ce: false,
+    }
+}
 
 impl World {
     /// One message reaches each gateway.
@@ -46,13 +58,7 @@ impl World {
         } else {
             self.noise()
         };
-        Mail {
-            from,
-            octets,
-            symbol: None,
-            t: 0,
-            ce: false,
-        }
+        message(from, octets)
     }
 
     /// A plausible header with anything behind it.
@@ -80,13 +86,7 @@ impl World {
             let at = self.rng.between(HEADER as u64, octets.len() as u64 - 1) as usize;
             octets[at] = self.rng.next() as u8;
         }
-        Mail {
-            from: gateway::address(1 - side),
-            octets,
-            symbol: None,
-            t: 0,
-            ce: false,
-        }
+        message(gateway::address(1 - side), octets)
     }
 
     /// A REPAIR once more, with an octet of its header changed.
@@ -105,13 +105,7 @@ impl World {
         if let Some(message) = self.fitting(side) {
             message.encode(&mut octets);
         }
-        Mail {
-            from: gateway::address(1 - side),
-            octets,
-            symbol: None,
-            t: 0,
-            ce: false,
-        }
+        message(gateway::address(1 - side), octets)
     }
 
     fn fitting(&mut self, side: usize) -> Option<Message> {

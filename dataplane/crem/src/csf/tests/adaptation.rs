@@ -213,6 +213,22 @@ fn loss_that_rises_with_a_raise_takes_it_back_and_bars_raises_for_ten_seconds() 
     assert!(raised >= 4);
 }
 
+/// Twenty milliseconds are reported in which two percent of the sources were lost, and so much REPAIR came.
+fn report_repairs(rig: &mut Rig, repairs_received: u32) {
+    let report = LossReport {
+        flow: rig.flow_id(key(1)),
+        interval_us: 20_000,
+        expected: 1000,
+        received: 980,
+        restored: 0,
+        incomplete_blocks: 0,
+        ce_marked: 0,
+        repairs_received,
+        repairs_ce_marked: 0,
+    };
+    rig.deliver(&Message::LossReport(report));
+}
+
 // shows: CREM-CC-06, CREM-CC-07, CREM-CC-08, AMB-REPLOSSMUST
 #[test]
 fn loss_of_repair_beyond_that_of_sources_reduces_m_to_zero() {
@@ -229,18 +245,7 @@ fn loss_of_repair_beyond_that_of_sources_reduces_m_to_zero() {
     for _ in 0..300 {
         rig.paced(key(1), psn..psn + 20, MS);
         psn += 20;
-        let report = LossReport {
-            flow: rig.flow_id(key(1)),
-            interval_us: 20_000,
-            expected: 1000,
-            received: 980,
-            restored: 0,
-            incomplete_blocks: 0,
-            ce_marked: 0,
-            repairs_received: 0,
-            repairs_ce_marked: 0,
-        };
-        rig.deliver(&Message::LossReport(report));
+        report_repairs(&mut rig, 0);
         if rig.status(key(1)).m_allowed == 0 {
             break;
         }
@@ -258,19 +263,8 @@ fn lose_repair(rig: &mut Rig, psn: &mut u32, ms: u64, percent: u32) {
         rig.paced(key(1), *psn..*psn + 20, MS);
         *psn += 20;
         let received = arrived(rig);
-        let report = LossReport {
-            flow: rig.flow_id(key(1)),
-            interval_us: 20_000,
-            expected: 1000,
-            received: 980,
-            restored: 0,
-            incomplete_blocks: 0,
-            ce_marked: 0,
-            repairs_received: received - counted,
-            repairs_ce_marked: 0,
-        };
+        report_repairs(rig, received - counted);
         counted = received;
-        rig.deliver(&Message::LossReport(report));
     }
 }
 

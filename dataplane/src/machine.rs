@@ -94,21 +94,21 @@ fn device_mtu(id: &SegmentId, side: &str, device: &Device, issues: &mut Vec<Issu
         return Some(UNKNOWN_MTU);
     };
     if iface::index(name).is_none() {
-        issues.push(Issue {
-            pointer: format!("/segments/{id}/{side}/interface"),
-            found: format!("{name:?}, which does not exist"),
-            expected: "an interface of this network namespace".to_owned(),
-        });
+        issues.push(Issue::new(
+            format!("/segments/{id}/{side}/interface"),
+            format!("{name:?}, which does not exist"),
+            "an interface of this network namespace",
+        ));
         return None;
     }
     match iface::mtu(name) {
         Ok(mtu) => Some(mtu),
         Err(e) => {
-            issues.push(Issue {
-                pointer: format!("/segments/{id}/{side}/interface"),
-                found: format!("{name:?}: {e}"),
-                expected: "an interface whose MTU can be read".to_owned(),
-            });
+            issues.push(Issue::new(
+                format!("/segments/{id}/{side}/interface"),
+                format!("{name:?}: {e}"),
+                "an interface whose MTU can be read",
+            ));
             None
         }
     }
@@ -117,11 +117,11 @@ fn device_mtu(id: &SegmentId, side: &str, device: &Device, issues: &mut Vec<Issu
 fn check_mtus(id: &SegmentId, segment: &Segment, lan: u32, wan: u32, issues: &mut Vec<Issue>) {
     let path = u32::from(segment.path_mtu);
     let mut say = |side: &str, device: &Device, mtu: u32, expected: String| {
-        issues.push(Issue {
-            pointer: format!("/segments/{id}/{side}"),
-            found: format!("{:?} with an MTU of {mtu}", device.name()),
+        issues.push(Issue::new(
+            format!("/segments/{id}/{side}"),
+            format!("{:?} with an MTU of {mtu}", device.name()),
             expected,
-        });
+        ));
     };
     if segment.mode == Mode::Active && wan < path {
         let expected =
@@ -183,18 +183,18 @@ fn check_pool(document: &Document, pool_frames: u32, issues: &mut Vec<Issue>) {
         return;
     }
     for (id, segment) in &document.segments {
-        issues.push(Issue {
-            pointer: format!("/segments/{id}/limits"),
-            found: format!(
+        issues.push(Issue::new(
+            format!("/segments/{id}/limits"),
+            format!(
                 "retained_frames {} and held_frames {} (half of them again behind gaps)",
                 segment.limits.retained_frames, segment.limits.held_frames
             ),
-            expected: format!(
+            format!(
                 "together at most {} over all segments: the pool has {pool_frames} frames \
                  (memory.pool_frames) and {reserve} of them are for receiving and sending",
                 u64::from(pool_frames).saturating_sub(reserve)
             ),
-        });
+        ));
     }
 }
 
@@ -215,11 +215,11 @@ pub fn check_bootstrap(
         .map(|a| a.cpus())
         .unwrap_or_default();
     if let Some(cpu) = cpu.filter(|cpu| !cpus.contains(cpu)) {
-        issues.push(Issue {
-            pointer: "/worker/cpu".to_owned(),
-            found: cpu.to_string(),
-            expected: format!("one of the CPUs that this process may use: {cpus:?}"),
-        });
+        issues.push(Issue::new(
+            "/worker/cpu",
+            cpu.to_string(),
+            format!("one of the CPUs that this process may use: {cpus:?}"),
+        ));
     }
     let mb = |octets: u64| octets.div_ceil(1 << 20);
     let pool = mb(u64::from(pool_frames) * (u64::from(ports.room) + BUFFER_OVERHEAD));
@@ -233,11 +233,11 @@ pub fn check_bootstrap(
         ("/memory/ring_frames", Some(ring_frames), rings),
     ] {
         if let Some(value) = value.filter(|_| needed > free) {
-            issues.push(Issue {
-                pointer: pointer.to_owned(),
-                found: format!("{value}, which takes {needed} MB"),
-                expected: format!("no more than the {free} MB that are free"),
-            });
+            issues.push(Issue::new(
+                pointer,
+                format!("{value}, which takes {needed} MB"),
+                format!("no more than the {free} MB that are free"),
+            ));
         }
     }
     if issues.is_empty() {
@@ -285,11 +285,11 @@ pub fn claim(document: &Document) -> Result<Claims, Invalid> {
                     } else {
                         e.to_string()
                     };
-                    issues.push(Issue {
-                        pointer: format!("/segments/{id}/{side}/interface"),
-                        found: format!("{name:?}, {why}"),
-                        expected: "an interface of this gateway alone".to_owned(),
-                    });
+                    issues.push(Issue::new(
+                        format!("/segments/{id}/{side}/interface"),
+                        format!("{name:?}, {why}"),
+                        "an interface of this gateway alone",
+                    ));
                 }
             }
         }

@@ -69,11 +69,7 @@ pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
         Err(invalid) => return refuse(&name, &invalid),
     };
     let Some(ipfix) = ipfix else {
-        let issue = Issue {
-            pointer: "/ipfix".to_owned(),
-            found: "nothing".to_owned(),
-            expected: "a table that says what to export".to_owned(),
-        };
+        let issue = Issue::new("/ipfix", "nothing", "a table that says what to export");
         return refuse(
             &name,
             &Invalid {

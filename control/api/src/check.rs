@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::document::Document;
 use crate::net::Prefix;
 use crate::policy::Hold;
-use crate::read::{Issue, Issues};
+use crate::read::{Code, Issue, Issues};
 use crate::segment::{Device, Inband, Mode, Segment, SegmentId};
 
 /// Octets that a source symbol adds to the RDMA MTU: length prefix 2, BTH 12, RETH 16, immediate data 4,
@@ -32,11 +32,20 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn say(&self, place: &str, found: impl Into<String>, expected: impl Into<String>) {
-        self.issues.push(Issue {
-            pointer: format!("{}{place}", self.at),
-            found: found.into(),
-            expected: expected.into(),
-        });
+        self.issues
+            .push(Issue::new(format!("{}{place}", self.at), found, expected));
+    }
+
+    fn say_limit(
+        &self,
+        place: &str,
+        (code, limit): (Code, u64),
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) {
+        let pointer = format!("{}{place}", self.at);
+        self.issues
+            .push(Issue::new(pointer, found, expected).limited(code, limit));
     }
 
     fn say_at(&self, map: &str, key: &Prefix, found: String, expected: String) {
@@ -89,8 +98,9 @@ fn active(segment: &Segment, check: &Check<'_>) {
     let ipv6 = inband.address.address().is_ipv6();
     let needed = needed_mtu(segment, ipv6);
     if segment.path_mtu < needed {
-        check.say(
+        check.say_limit(
             "/path_mtu",
+            (Code::TooSmall, needed.into()),
             segment.path_mtu.to_string(),
             format!(
                 "at least {needed} octets, which the repair message needs over {} at rdma_mtu {} \
@@ -107,17 +117,28 @@ fn policy(segment: &Segment, check: &Check<'_>) {
     let p = &segment.policy;
     if p.k > p.k_max {
         let expected = format!("at most k_max, which is {}", p.k_max);
-        check.say("/policy/k", p.k.to_string(), expected);
+        check.say_limit(
+            "/policy/k",
+            (Code::TooLarge, p.k_max.into()),
+            p.k.to_string(),
+            expected,
+        );
     }
     if p.m_min > p.m_max {
         let expected = format!("at most m_max, which is {}", p.m_max);
-        check.say("/policy/m_min", p.m_min.to_string(), expected);
+        check.say_limit(
+            "/policy/m_min",
+            (Code::TooLarge, p.m_max.into()),
+            p.m_min.to_string(),
+            expected,
+        );
     }
     if let (Hold::Fixed(hold), Some(timeout)) = (p.hold_ns, p.rnic_timeout_ns)
         && hold >= timeout
     {
         let expected = format!("less than rnic_timeout_ns, which is {timeout}");
-        check.say("/policy/hold_ns", hold.to_string(), expected);
+        let limit = (Code::TooLarge, timeout - 1);
+        check.say_limit("/policy/hold_ns", limit, hold.to_string(), expected);
     }
     if TAKEN_PORTS.contains(&segment.crem_port) {
         let expected = "a port other than those of RoCEv2, VXLAN and IPFIX";
@@ -218,11 +239,11 @@ fn devices(document: &Document, issues: &Issues) {
         for (side, device) in [("lan", &segment.lan), ("wan", &segment.wan)] {
             let place = format!("/segments/{id}/{side}");
             match seen.iter().find(|(other, _)| *other == device) {
-                Some((_, other)) => issues.push(Issue {
-                    pointer: place,
-                    found: format!("{:?}, which {other} uses too", device.name()),
-                    expected: "a device of its own for each port".to_owned(),
-                }),
+                Some((_, other)) => issues.push(Issue::new(
+                    place,
+                    format!("{:?}, which {other} uses too", device.name()),
+                    "a device of its own for each port",
+                )),
                 None => seen.push((device, place)),
             }
         }

@@ -1,6 +1,6 @@
 //! What the processes of the gateway and their users tell each other: the one typed config document
 //! ([`Document`]), the state documents ([`state`]), and the versioned local protocol between processes
-//! ([`protocol`], [`client`]). No handler, no decision and no socket server lives here.
+//! ([`protocol`], [`client`]); and what two documents differ in ([`diff`]). No handler, no decision and no socket server lives here.
 //!
 //! A document is written in TOML or JSON with identical keys. Reading it reports every problem at once,
 //! each with a JSON pointer, what was found there and what was expected.
@@ -8,6 +8,7 @@
 
 mod check;
 pub mod client;
+pub mod diff;
 mod document;
 pub mod ipfix;
 mod load;
@@ -22,5 +23,5 @@ pub use document::{Document, FORMAT_VERSION};
 pub use load::{Syntax, load, parse, to_value};
 pub use net::{MacAddr, NotAnAddress, Prefix};
 pub use policy::{Hold, Limits, Policy, RestoredEcn};
-pub use read::{Invalid, Issue};
+pub use read::{Code, Invalid, Issue};
 pub use segment::{Device, Empty, Inband, Lldp, Mode, Peer, Segment, SegmentId, Side};

@@ -14,15 +14,83 @@ use serde_json::{Map, Value};
 /// Longest rendering of a found value in an issue, in characters.
 const FOUND_MAX: usize = 80;
 
+/// The kind of a problem, for programs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// The text is no document at all.
+    Syntax,
+    /// Another type of value.
+    WrongType,
+    /// The right type, but not in the form or of the kind that is accepted there.
+    InvalidValue,
+    /// A number outside its range; the range is the limit.
+    OutOfRange,
+    /// A key that has to be there is not.
+    Missing,
+    /// No key of this name is known there.
+    UnknownKey,
+    /// A key that is no id, network or name as its table asks for.
+    InvalidKey,
+    /// More entries than the limit.
+    TooMany,
+    /// Too small for what another value asks for; the least is the limit.
+    TooSmall,
+    /// Too large beside another value; the most is the limit.
+    TooLarge,
+    /// Legal alone, but not beside another value or on this machine.
+    #[default]
+    Conflict,
+}
+
 /// One problem of a document.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Issue {
     /// JSON pointer (RFC 6901) of the value, or of the place where one is missing.
     pub pointer: String,
+    /// Kind of the problem.
+    #[serde(default)]
+    pub code: Code,
+    /// The limit that was not kept, if the problem is one of size: a number, or the two ends of a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Value>,
     /// The value seen there, as compact JSON, or `nothing`.
     pub found: String,
     /// What is accepted there.
     pub expected: String,
+}
+
+impl Issue {
+    /// A problem of the kind [`Code::Conflict`], without a limit.
+    pub fn new(
+        pointer: impl Into<String>,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self {
+            pointer: pointer.into(),
+            code: Code::Conflict,
+            limit: None,
+            found: found.into(),
+            expected: expected.into(),
+        }
+    }
+
+    /// The same problem as one of another kind.
+    #[must_use]
+    pub fn of(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// The same problem with a limit.
+    #[must_use]
+    pub fn limited(mut self, code: Code, limit: impl Into<Value>) -> Self {
+        self.code = code;
+        self.limit = Some(limit.into());
+        self
+    }
 }
 
 impl fmt::Display for Issue {
@@ -46,13 +114,8 @@ pub struct Invalid {
 impl Invalid {
     /// One problem that has no place inside the document: it could not be read at all.
     pub fn whole(found: impl Into<String>, expected: impl Into<String>) -> Self {
-        let issue = Issue {
-            pointer: String::new(),
-            found: found.into(),
-            expected: expected.into(),
-        };
         Self {
-            issues: vec![issue],
+            issues: vec![Issue::new("", found, expected).of(Code::Syntax)],
         }
     }
 }
@@ -129,17 +192,40 @@ impl<'a> Node<'a> {
 
     /// Notes that this place holds something else than `expected`; gives `None` for the caller to pass on.
     pub fn fail<T>(&self, expected: impl Into<String>) -> Option<T> {
-        let found = self.value.map_or_else(|| "nothing".to_owned(), render);
-        self.note(found, expected)
+        self.refuse(Code::InvalidValue, None, expected)
     }
 
     /// Like [`fail`](Self::fail), with words of the caller's for what was found.
     pub fn note<T>(&self, found: impl Into<String>, expected: impl Into<String>) -> Option<T> {
-        self.issues.push(Issue {
-            pointer: self.pointer.clone().into_owned(),
-            found: found.into(),
-            expected: expected.into(),
-        });
+        self.say(Code::InvalidValue, None, found, expected)
+    }
+
+    fn wrong_type<T>(&self, expected: &str) -> Option<T> {
+        self.refuse(Code::WrongType, None, expected)
+    }
+
+    /// Notes a problem of what is here; what is not here is missing, whatever else would be wrong with it.
+    fn refuse<T>(
+        &self,
+        code: Code,
+        limit: Option<Value>,
+        expected: impl Into<String>,
+    ) -> Option<T> {
+        match self.value {
+            Some(value) => self.say(code, limit, render(value), expected),
+            None => self.say(Code::Missing, None, "nothing", expected),
+        }
+    }
+
+    fn say<T>(
+        &self,
+        code: Code,
+        limit: Option<Value>,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Option<T> {
+        let issue = Issue::new(self.pointer.as_ref(), found, expected).of(code);
+        self.issues.push(Issue { limit, ..issue });
         None
     }
 
@@ -151,7 +237,7 @@ impl<'a> Node<'a> {
                 map,
                 known: Vec::new(),
             }),
-            _ => self.fail("a table"),
+            _ => self.wrong_type("a table"),
         }
     }
 
@@ -163,7 +249,7 @@ impl<'a> Node<'a> {
         read: impl Fn(&Node<'a>) -> Option<V>,
     ) -> Option<BTreeMap<K, V>> {
         let Some(Value::Object(map)) = self.value else {
-            return self.fail("a table");
+            return self.wrong_type("a table");
         };
         let mut out = BTreeMap::new();
         let mut complete = true;
@@ -171,16 +257,15 @@ impl<'a> Node<'a> {
             let node = self.child(key, Some(value));
             let value = read(&node);
             let parsed = key_of(key).or_else(|| {
-                node.note(
-                    format!("the key {}", render(&Value::String(key.clone()))),
-                    key_expected,
-                )
+                let found = format!("the key {}", render(&Value::String(key.clone())));
+                node.say(Code::InvalidKey, None, found, key_expected)
             });
             match (parsed, value) {
                 (Some(parsed), Some(value)) => {
                     if out.insert(parsed, value).is_some() {
                         complete = false;
-                        node.note::<()>("a key that equals another one", "distinct keys");
+                        let found = "a key that equals another one";
+                        node.say::<()>(Code::InvalidKey, None, found, "distinct keys");
                     }
                 }
                 _ => complete = false,
@@ -198,7 +283,23 @@ impl<'a> Node<'a> {
             .and_then(Value::as_u64)
             .and_then(|n| T::try_from(n).ok())
             .filter(|n| range.contains(n))
-            .or_else(|| self.fail(format!("an integer {} to {}", range.start(), range.end())))
+            .or_else(|| self.outside("an integer", range.start(), range.end()))
+    }
+
+    fn outside<T>(
+        &self,
+        kind: &str,
+        from: &impl fmt::Display,
+        to: &impl fmt::Display,
+    ) -> Option<T> {
+        let expected = format!("{kind} {from} to {to}");
+        if !self.value.is_some_and(Value::is_number) {
+            return self.wrong_type(&expected);
+        }
+        // Both are numbers, and so is what they are written as.
+        let number = |text: String| serde_json::from_str(&text).unwrap_or(Value::Null);
+        let limit = Value::Array(vec![number(from.to_string()), number(to.to_string())]);
+        self.refuse(Code::OutOfRange, Some(limit), expected)
     }
 
     /// The value if it is an integer without sign; nothing is noted if it is not.
@@ -211,14 +312,24 @@ impl<'a> Node<'a> {
         self.value
             .and_then(Value::as_f64)
             .filter(|n| range.contains(n))
-            .or_else(|| self.fail(format!("a number {} to {}", range.start(), range.end())))
+            .or_else(|| self.outside("a number", range.start(), range.end()))
     }
 
     /// `true` or `false`.
     pub fn flag(&self) -> Option<bool> {
         self.value
             .and_then(Value::as_bool)
-            .or_else(|| self.fail("true or false"))
+            .or_else(|| self.wrong_type("true or false"))
+    }
+
+    /// Notes that a table has more entries than it may.
+    pub fn too_many<T>(&self, entries: usize, most: usize) -> Option<T> {
+        self.say(
+            Code::TooMany,
+            Some(most.into()),
+            format!("{entries} entries"),
+            format!("at most {most} entries"),
+        )
     }
 
     /// A string that is not empty.
@@ -320,9 +431,8 @@ impl<'a> Table<'a> {
                 } else {
                     format!("one of the keys {}", self.known.join(", "))
                 };
-                self.node
-                    .child(key, Some(value))
-                    .note::<()>("an unknown key", expected);
+                let node = self.node.child(key, Some(value));
+                node.say::<()>(Code::UnknownKey, None, "an unknown key", expected);
             }
         }
     }
@@ -354,6 +464,17 @@ mod tests {
         table.finish();
         let invalid = issues.conclude(Some(())).unwrap_err();
         let lines: Vec<String> = invalid.issues.iter().map(Issue::to_string).collect();
+        let codes: Vec<Code> = invalid.issues.iter().map(|i| i.code).collect();
+        assert_eq!(
+            codes,
+            [
+                Code::OutOfRange,
+                Code::Missing,
+                Code::UnknownKey,
+                Code::UnknownKey
+            ]
+        );
+        assert_eq!(invalid.issues[0].limit, Some(json!([1, 9])));
         assert_eq!(
             lines,
             [

@@ -89,11 +89,11 @@ pub fn run_export(options: ExportOptions, stop: BorrowedFd<'_>) -> Result<(), Ex
     } = planned;
     let bootstrap = |pointer: &str, path: &Path, error: &io::Error| {
         ExportFailure::Bootstrap(Invalid {
-            issues: vec![Issue {
-                pointer: pointer.to_owned(),
-                found: format!("{path:?}: {error}"),
-                expected: "a path where a Unix socket of its own can be made".to_owned(),
-            }],
+            issues: vec![Issue::new(
+                pointer,
+                format!("{path:?}: {error}"),
+                "a path where a Unix socket of its own can be made",
+            )],
         })
     };
     let (socket, status) = (&options.socket, &options.status_socket);

@@ -46,11 +46,7 @@ impl Plan {
     pub fn new(ipfix: &Ipfix, workers: u16) -> Result<Self, Invalid> {
         let mapping = mapping(ipfix).map_err(|error| refuse_mapping(&error))?;
         let problem = |pointer: &str, found: String, expected: String| Invalid {
-            issues: vec![Issue {
-                pointer: pointer.to_owned(),
-                found,
-                expected,
-            }],
+            issues: vec![Issue::new(pointer, found, expected)],
         };
         let too_many = || {
             let expected = format!("at most {} scopes", Scopes::MAX);
@@ -278,11 +274,11 @@ fn refuse_mapping(error: &MappingError) -> Invalid {
         _ => "/ipfix/elements".to_owned(),
     };
     Invalid {
-        issues: vec![Issue {
+        issues: vec![Issue::new(
             pointer,
-            found: error.to_string(),
-            expected: "each element of the drafts once, with a number of its own".to_owned(),
-        }],
+            error.to_string(),
+            "each element of the drafts once, with a number of its own",
+        )],
     }
 }
 

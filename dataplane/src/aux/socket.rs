@@ -33,11 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What is wrong with the path, as a problem of the bootstrap.
 pub fn check(path: &Path) -> Result<(), Invalid> {
     let issue = |found: String, expected: &str| Invalid {
-        issues: vec![Issue {
-            pointer: "/status/socket".to_owned(),
-            found,
-            expected: expected.to_owned(),
-        }],
+        issues: vec![Issue::new("/status/socket", found, expected)],
     };
     vacate(path).map_err(|e| {
         let expected = match e.kind() {

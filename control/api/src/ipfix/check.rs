@@ -15,11 +15,8 @@ struct Check<'a>(&'a Issues);
 
 impl Check<'_> {
     fn say(&self, place: &str, found: impl Into<String>, expected: impl Into<String>) {
-        self.0.push(Issue {
-            pointer: format!("/ipfix{place}"),
-            found: found.into(),
-            expected: expected.into(),
-        });
+        self.0
+            .push(Issue::new(format!("/ipfix{place}"), found, expected));
     }
 }
 

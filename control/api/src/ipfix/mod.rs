@@ -279,10 +279,7 @@ fn read_named<V>(
     let name = |text: &str| text.parse().ok();
     let entries = node.map(Name::EXPECTED, name, |n| n.table().and_then(&read))?;
     if entries.len() > most {
-        return node.note(
-            format!("{} entries", entries.len()),
-            format!("at most {most} entries"),
-        );
+        return node.too_many(entries.len(), most);
     }
     Some(entries)
 }

@@ -40,11 +40,11 @@ impl Planned {
         };
         for (number, name, collector) in ipfix.numbered() {
             let mut refuse = |key: &str, found: String, expected: &str| {
-                issues.push(Issue {
-                    pointer: format!("/ipfix/collectors/{name}{key}"),
+                issues.push(Issue::new(
+                    format!("/ipfix/collectors/{name}{key}"),
                     found,
-                    expected: expected.to_owned(),
-                });
+                    expected,
+                ));
             };
             let destination = match destination(collector) {
                 Ok(destination) => destination,

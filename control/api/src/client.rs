@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::protocol::{Body, ErrorReply, Get, Reply, Request};
+use crate::protocol::{Applied, Apply, Body, ErrorReply, Get, Reply, Request, Running};
 use crate::state::{Counters, Export, Flows, Status};
 
 /// Why a question got no answer.
@@ -74,7 +74,15 @@ impl Client {
     /// # Errors
     /// See [`ClientError`]; a refusal is an error too.
     pub fn ask(&mut self, get: Get) -> Result<Reply, ClientError> {
-        let mut line = serde_json::to_string(&Request::new(get)).map_err(ClientError::Malformed)?;
+        self.request(&Request::new(get))
+    }
+
+    /// Sends a request and waits for the reply.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; a refusal is an error too.
+    pub fn request(&mut self, request: &Request) -> Result<Reply, ClientError> {
+        let mut line = serde_json::to_string(request).map_err(ClientError::Malformed)?;
         line.push('\n');
         self.stream.get_mut().write_all(line.as_bytes())?;
         line.clear();
@@ -128,6 +136,28 @@ impl Client {
     pub fn export(&mut self) -> Result<Export, ClientError> {
         match self.ask(Get::Export)?.body {
             Body::Export(export) => Ok(export),
+            _ => Err(ClientError::Mismatch),
+        }
+    }
+
+    /// Asks a data plane for the document in force.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn document(&mut self) -> Result<Running, ClientError> {
+        match self.ask(Get::Document)?.body {
+            Body::Document(running) => Ok(running),
+            _ => Err(ClientError::Mismatch),
+        }
+    }
+
+    /// Brings a document into force.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; what is wrong with the document comes as a refusal.
+    pub fn apply(&mut self, apply: Apply) -> Result<Applied, ClientError> {
+        match self.request(&Request::apply(apply))?.body {
+            Body::Applied(applied) => Ok(applied),
             _ => Err(ClientError::Mismatch),
         }
     }

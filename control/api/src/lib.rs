@@ -10,6 +10,7 @@ mod check;
 pub mod client;
 pub mod diff;
 mod document;
+mod impact;
 pub mod ipfix;
 mod load;
 mod net;
@@ -20,6 +21,7 @@ mod segment;
 pub mod state;
 
 pub use document::{Document, FORMAT_VERSION};
+pub use impact::{Change, Impact, changes, largest};
 pub use load::{Syntax, load, parse, to_value};
 pub use net::{MacAddr, NotAnAddress, Prefix};
 pub use policy::{Hold, Limits, Policy, RestoredEcn};

@@ -7,7 +7,10 @@
 //! connection.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::impact::{Change, Impact};
+use crate::read::{Invalid, Issue};
 use crate::state::{Counters, Export, Flows, Status};
 
 /// The version that this crate speaks.
@@ -15,6 +18,10 @@ pub const VERSION: u32 = 1;
 
 /// Longest request line, octets with its newline.
 pub const MAX_REQUEST: usize = 4096;
+
+/// Longest line that carries a document, octets with its newline; taken only from those who may bring one
+/// into force.
+pub const MAX_APPLY: usize = 8 << 20;
 
 /// Most flows in one [`Flows`] document.
 pub const MAX_FLOWS: usize = 10_000;
@@ -31,22 +38,67 @@ pub enum Get {
     Flows,
     /// [`Export`], of the exporting process.
     Export,
+    /// [`Running`].
+    Document,
 }
 
-/// One request line, such as `{"v":1,"get":"counters"}`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// A document to bring into force without a new start.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Apply {
+    /// Number under which the sender keeps it; shown by [`Running`] and not interpreted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+    /// Refuse if it disturbs more than this.
+    #[serde(default = "most")]
+    pub max_impact: Impact,
+    /// Say what would happen, and do nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// The whole document, as JSON.
+    pub document: Value,
+}
+
+/// All that a running process can do.
+fn most() -> Impact {
+    Impact::Segment
+}
+
+/// What a request asks.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Something to be told.
+    Get(Get),
+    /// Something to be done.
+    Apply(Box<Apply>),
+}
+
+/// One request line, such as `{"v":1,"get":"counters"}` or `{"v":1,"apply":{"document":{…}}}`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Request {
     /// [`VERSION`].
     pub v: u32,
-    /// What is asked for.
-    pub get: Get,
+    /// The request itself, under a key of its name.
+    #[serde(flatten)]
+    pub ask: Ask,
 }
 
 impl Request {
-    /// A request of this version.
+    /// A question of this version.
     pub fn new(get: Get) -> Self {
-        Self { v: VERSION, get }
+        Self {
+            v: VERSION,
+            ask: Ask::Get(get),
+        }
+    }
+
+    /// A document of this version.
+    pub fn apply(apply: Apply) -> Self {
+        Self {
+            v: VERSION,
+            ask: Ask::Apply(Box::new(apply)),
+        }
     }
 
     /// Reads a request line.
@@ -59,23 +111,33 @@ impl Request {
             v: u32,
         }
         // The version first: a later one may have another shape.
-        let malformed = |e: serde_json::Error| ErrorReply {
-            code: ErrorCode::Malformed,
-            message: e.to_string(),
-        };
+        let malformed = |e: serde_json::Error| ErrorReply::new(ErrorCode::Malformed, e.to_string());
         let Version { v } = serde_json::from_str(line).map_err(malformed)?;
         if v != VERSION {
             let message = format!("version {v} is not spoken here, {VERSION} is");
-            return Err(ErrorReply {
-                code: ErrorCode::Version,
-                message,
-            });
+            return Err(ErrorReply::new(ErrorCode::Version, message));
         }
-        serde_json::from_str(line).map_err(|e| ErrorReply {
-            code: ErrorCode::Unknown,
-            message: e.to_string(),
-        })
+        let unknown = |message: String| ErrorReply::new(ErrorCode::Unknown, message);
+        let keys: Keys = serde_json::from_str(line).map_err(|e| unknown(e.to_string()))?;
+        let ask = match (keys.get, keys.apply) {
+            (Some(get), None) => Ask::Get(get),
+            (None, Some(apply)) => Ask::Apply(apply),
+            _ => return Err(unknown("exactly one of get and apply is wanted".to_owned())),
+        };
+        Ok(Self { v, ask })
     }
+}
+
+/// What a request line may have. Flattened enums take unknown keys, which would hide a misspelling.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    #[serde(rename = "v")]
+    _v: u32,
+    #[serde(default)]
+    get: Option<Get>,
+    #[serde(default)]
+    apply: Option<Box<Apply>>,
 }
 
 /// Why a request got no answer.
@@ -88,6 +150,15 @@ pub enum ErrorCode {
     Version,
     /// The version is right but nothing of that name can be had.
     Unknown,
+    /// This client may ask but not change anything.
+    Forbidden,
+    /// The document is not acceptable: see `issues`.
+    Invalid,
+    /// The document is acceptable but disturbs more than was allowed, or than a running process can do:
+    /// see `changes`.
+    Impact,
+    /// The answer did not come in time; whether something was done is to be asked.
+    Timeout,
 }
 
 /// A refusal.
@@ -97,6 +168,55 @@ pub struct ErrorReply {
     pub code: ErrorCode,
     /// Words for a person.
     pub message: String,
+    /// Every problem of a document.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub issues: Vec<Issue>,
+    /// What a document would have changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+}
+
+impl ErrorReply {
+    /// A refusal that needs no more than words.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            issues: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// A document with problems.
+    pub fn invalid(invalid: Invalid) -> Self {
+        Self {
+            issues: invalid.issues,
+            ..Self::new(ErrorCode::Invalid, "the document has problems")
+        }
+    }
+}
+
+/// The document in force.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Running {
+    /// Counts the documents that were in force since the start; the first is 0.
+    pub generation: u64,
+    /// What was given with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+    /// The document with every value set.
+    pub document: Value,
+}
+
+/// A document came into force, or would.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Applied {
+    /// Generation in force after it.
+    pub generation: u64,
+    /// The largest impact of `changes`.
+    pub impact: Impact,
+    /// Every difference to what was in force before.
+    pub changes: Vec<Change>,
 }
 
 /// The part of a reply that depends on the request, under a key of its name.
@@ -111,6 +231,10 @@ pub enum Body {
     Flows(Flows),
     /// Answer to [`Get::Export`].
     Export(Export),
+    /// Answer to [`Get::Document`].
+    Document(Running),
+    /// Answer to [`Apply`].
+    Applied(Applied),
     /// Refusal.
     Error(ErrorReply),
 }
@@ -175,6 +299,29 @@ mod tests {
             code(r#"{"v":1,"get":"flows","of":"a"}"#),
             ErrorCode::Unknown
         );
+        assert_eq!(code(r#"{"v":1}"#), ErrorCode::Unknown);
+        assert_eq!(code(r#"{"v":1,"apply":{}}"#), ErrorCode::Unknown);
+        let both = r#"{"v":1,"get":"flows","apply":{"document":{}}}"#;
+        assert_eq!(code(both), ErrorCode::Unknown);
+        let force = r#"{"v":1,"apply":{"document":{},"force":true}}"#;
+        assert_eq!(code(force), ErrorCode::Unknown);
         assert!(Request::parse(r#"{"v":1,"get":"flows"}"#).is_ok());
+    }
+
+    #[test]
+    fn a_document_travels_with_what_it_may_disturb() {
+        let line = r#"{"v":1,"apply":{"document":{"version":1}}}"#;
+        let Ask::Apply(apply) = Request::parse(line).unwrap().ask else {
+            panic!("a document was sent");
+        };
+        assert_eq!((apply.max_impact, apply.dry_run), (Impact::Segment, false));
+        let sent = Request::apply(Apply {
+            revision: Some(7),
+            max_impact: Impact::Hot,
+            dry_run: true,
+            document: apply.document,
+        });
+        let text = serde_json::to_string(&sent).unwrap();
+        assert_eq!(Request::parse(&text).unwrap(), sent);
     }
 }

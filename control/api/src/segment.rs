@@ -54,6 +54,19 @@ pub enum Mode {
     Active,
     /// Forwards everything and nothing else; CREM messages to served hosts still stop here.
     Passthrough,
+    /// Forwards nothing.
+    Block,
+}
+
+impl Mode {
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Active => "active",
+            Mode::Passthrough => "passthrough",
+            Mode::Block => "block",
+        }
+    }
 }
 
 /// One of the two ports of a segment.
@@ -162,7 +175,7 @@ pub struct Segment {
 
 impl Segment {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
-        let words = [("active", Mode::Active), ("passthrough", Mode::Passthrough)];
+        let words = [Mode::Active, Mode::Passthrough, Mode::Block].map(|mode| (mode.name(), mode));
         let mode = t.required("mode", |n| n.choice(&words));
         let lan = t.required("lan", read_device);
         let wan = t.required("wan", read_device);

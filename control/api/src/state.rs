@@ -18,6 +18,15 @@ pub struct Status {
     pub pid: u32,
     /// Milliseconds since start.
     pub uptime_ms: u64,
+    /// Sixteen hexadecimal digits drawn at the start: another value is another start.
+    #[serde(default)]
+    pub instance: String,
+    /// Documents brought into force since the start.
+    #[serde(default)]
+    pub generation: u64,
+    /// Number that was given with the document in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
     /// Segments by id.
     pub segments: BTreeMap<String, SegmentStatus>,
     /// Whether the exporting process is connected, if anything is observed for it.
@@ -28,7 +37,7 @@ pub struct Status {
 /// One segment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SegmentStatus {
-    /// Mode in force: `active` or `passthrough`.
+    /// Mode in force: `active`, `passthrough` or `block`.
     pub mode: String,
     /// Why the mode in force is not the configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -155,6 +155,22 @@ pub enum Verdict {
     Refuse(Refusal),
 }
 
+impl Verdict {
+    /// Whether the frame goes out of the other port.
+    pub fn is_onward(&self) -> bool {
+        match self {
+            Verdict::Forward
+            | Verdict::Transit
+            | Verdict::Unverified
+            | Verdict::Source(_)
+            | Verdict::Ack(_)
+            | Verdict::Managed(_)
+            | Verdict::ForwardAndKernel => true,
+            Verdict::Kernel | Verdict::Message(_) | Verdict::Refuse(_) => false,
+        }
+    }
+}
+
 impl View {
     /// Whether a host with this address is behind the LAN port.
     pub fn serves(&self, address: IpAddr) -> bool {

@@ -17,7 +17,7 @@ pub fn core_config(segment: &Segment) -> CoreConfig {
     let mut core = CoreConfig::new(segment.crem_port);
     core.mode = match segment.mode {
         Mode::Active => config::Mode::Active,
-        Mode::Passthrough => config::Mode::Passthrough,
+        Mode::Passthrough | Mode::Block => config::Mode::Passthrough,
     };
     core.own = segment.inband.iter().map(|i| i.address.address()).collect();
     core.peers = peers(segment);

@@ -48,6 +48,8 @@ counters! {
         /// Waited in a port's ring before the worker began: an AF_PACKET socket also hears other
         /// interfaces until it is bound, and the rest is older than the box.
         before_start,
+        /// The segment is in mode `block`.
+        blocked,
         /// The IP packet is longer than what the port captured of it.
         truncated,
         /// Pause or PFC: of one link, never forwarded.

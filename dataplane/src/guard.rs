@@ -37,6 +37,16 @@ impl<P: Platform> Guard<P> {
         }
     }
 
+    /// Takes what makes protection from now on, and keeps count of the panics.
+    pub(crate) fn replace(&mut self, remake: Option<Remake<P>>) {
+        self.remake = remake;
+    }
+
+    /// Protection from nothing; `None` where there is to be none.
+    pub(crate) fn make(&mut self) -> Option<Protection<P>> {
+        self.remake.as_mut().and_then(|remake| remake())
+    }
+
     fn failed(&mut self, now: Instant) {
         self.failures += 1;
         self.again_at = (self.failures < CHANCES).then(|| now + PAUSE);
@@ -110,7 +120,7 @@ impl<P: Platform> Segment<P> {
             return;
         }
         self.guard.again_at = None;
-        self.protection = self.guard.remake.as_mut().and_then(|remake| remake());
+        self.protection = self.guard.make();
         self.view.active = self.protection.is_some();
     }
 }

@@ -9,12 +9,14 @@
 //! (`crem-fec`), REST, TLS, and files but the config document.
 #![forbid(unsafe_code)]
 
+pub mod apply;
 pub mod aux;
 pub mod buffer;
 pub mod classify;
 pub mod code;
 pub mod core_config;
 pub mod counters;
+mod describe;
 pub mod dpdk;
 pub mod emit;
 mod flows;

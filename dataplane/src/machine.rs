@@ -35,7 +35,7 @@ fn reserve(segment: &Segment) -> u32 {
         .count();
     let forwarding = 2 * WAITING as u32 + 4 * BURST as u32 + DESCRIPTORS * hardware as u32;
     match segment.mode {
-        Mode::Passthrough => forwarding + u32::from(TAP_DESCRIPTORS),
+        Mode::Passthrough | Mode::Block => forwarding + u32::from(TAP_DESCRIPTORS),
         Mode::Active => {
             let repair = SLOTS + REPAIRS as u32;
             forwarding + u32::from(TAP_DESCRIPTORS) + repair + segment.limits.hello_outstanding
@@ -86,6 +86,30 @@ pub fn check(document: &Document, pool_frames: u32) -> Result<Ports, Invalid> {
     } else {
         Err(Invalid { issues })
     }
+}
+
+/// The same for a document that shall replace the one in force, in buffers of `room` octets.
+///
+/// # Errors
+/// Everything that does not fit, at once.
+pub fn check_running(document: &Document, pool_frames: u32, room: u16) -> Result<Ports, Invalid> {
+    let ports = check(document, pool_frames)?;
+    if ports.room <= room {
+        return Ok(ports);
+    }
+    let too_large = |(number, (id, segment)): (usize, (&SegmentId, &Segment))| {
+        (room_for(segment, ports.mtus(number)) > room).then(|| Issue {
+            pointer: format!("/segments/{id}/path_mtu"),
+            found: segment.path_mtu.to_string(),
+            expected: format!(
+                "frames that fit the {room} octets of the buffers, which were made at the start"
+            ),
+        })
+    };
+    let segments = document.segments.iter().enumerate();
+    Err(Invalid {
+        issues: segments.filter_map(too_large).collect(),
+    })
 }
 
 /// MTU of a device; `None` with an issue if it is not there.
@@ -170,7 +194,7 @@ fn kept(segment: &Segment) -> u32 {
             .retained_frames
             .saturating_add(limits.held_frames)
             .saturating_add(hold_frames(limits)),
-        Mode::Passthrough => 0,
+        Mode::Passthrough | Mode::Block => 0,
     }
 }
 

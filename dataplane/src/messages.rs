@@ -144,17 +144,20 @@ impl<P: Platform> Segment<P> {
 
     /// Lets go of everything held and takes leave of the peers.
     pub fn close(&mut self, now: Instant) {
-        self.guarded(now, |s| {
-            if let Some(protection) = &mut s.protection {
-                protection.close(now);
-            }
-            s.settle(now);
-        });
+        self.guarded(now, |s| s.take_leave(now));
         self.last_flush();
         self.meter(now);
         if let Some(metering) = &mut self.metering {
             metering.close();
         }
+    }
+
+    /// Ends every flow with CLOSE and lets go of everything held.
+    pub(crate) fn take_leave(&mut self, now: Instant) {
+        if let Some(protection) = &mut self.protection {
+            protection.close(now);
+        }
+        self.settle(now);
     }
 
     fn last_flush(&mut self) {

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use crem_api::{Segment as SegmentConfig, Syntax, parse as parse_document};
+use crem_api::{Mode, Segment as SegmentConfig, Syntax, parse as parse_document};
 use crem_core::config::Prefix;
 use crem_core::reporter::{Observed, Reporter, ReporterConfig, SourcePrefix};
 use crem_core::time::Instant;
@@ -26,6 +26,7 @@ use crate::protect::Protection;
 use crate::segment::{Parts, Segment};
 use crate::snapshot::SegmentSnapshot;
 
+mod changes;
 mod metering;
 mod responses;
 
@@ -108,18 +109,24 @@ fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segm
     };
     let mut inband = Inband::new(station, HeapPort::default(), Side::Wan, Instant(0));
     inband.set_next_hop(address(GATEWAYS[1 - own]), Some(gateway_mac(1 - own)));
-    let (at, seen) = (station.address, view.clone());
-    let remake: Remake<Heap> = Box::new(move || {
-        let seed = [u8::try_from(own).unwrap() + 1; 32];
-        Some(Protection::new(&config, at, &seen, Engine::scalar(), seed))
-    });
+    let remake = remake(own, &config, &view);
     Segment::new(Parts {
+        mode: Mode::Active,
         view,
         lan: HeapPort::default(),
         wan: HeapPort::default(),
         pool: HeapPool::default(),
         inband: Some(inband),
         remake: Some(remake),
+    })
+}
+
+fn remake(own: usize, config: &SegmentConfig, view: &View) -> Remake<Heap> {
+    let (config, seen) = (config.clone(), view.clone());
+    Box::new(move || {
+        let seed = [u8::try_from(own).unwrap() + 1; 32];
+        let at = address(GATEWAYS[own]);
+        Some(Protection::new(&config, at, &seen, Engine::scalar(), seed))
     })
 }
 
@@ -493,7 +500,7 @@ fn a_panic_in_the_protocol_leaves_a_wire_and_begins_anew() {
     let mut pair = Pair::new(true);
     transfer(&mut pair, 200, |_| false);
     let before = pair.snapshot(1);
-    assert!(before.active && before.off_reason.is_none());
+    assert!(before.mode == "active" && before.off_reason.is_none());
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut arrived = Vec::new();
@@ -507,7 +514,10 @@ fn a_panic_in_the_protocol_leaves_a_wire_and_begins_anew() {
     arrived.extend(pair.received());
     assert_eq!(psns(&arrived), (200..210).collect::<Vec<_>>());
     let after = pair.snapshot(1);
-    assert_eq!((after.counters.coding.panics, after.active), (1, false));
+    assert_eq!(
+        (after.counters.coding.panics, after.mode),
+        (1, "passthrough")
+    );
     assert!(after.off_reason.is_some());
     pair.gateways[1].wan.device.arrive(&packet(210));
     pair.step(&mut |_| false);
@@ -516,7 +526,7 @@ fn a_panic_in_the_protocol_leaves_a_wire_and_begins_anew() {
     // It is looked at every so many turns.
     (0..64).for_each(|_| pair.step(&mut |_| false));
     let again = pair.snapshot(1);
-    assert!(again.active && again.off_reason.is_none());
+    assert!(again.mode == "active" && again.off_reason.is_none());
 }
 
 #[test]

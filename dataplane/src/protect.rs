@@ -9,6 +9,7 @@ use std::time::Duration;
 use crem_api::protocol::MAX_FLOWS;
 use crem_api::{RestoredEcn, Segment as SegmentConfig};
 use crem_core::actions::{Actions, Delivery, Emit, RepairKind, Transmit};
+use crem_core::config::CoreConfig;
 use crem_core::crf::{Crf, Same};
 use crem_core::csf::Csf;
 use crem_core::events::Event;
@@ -423,6 +424,14 @@ impl<P: Platform> Protection<P> {
             .close_all(now, CloseReason::Normal, &mut self.actions);
     }
 
+    /// Takes another configuration for all that is not negotiated yet, and for what need not be.
+    pub fn configure(&mut self, now: Instant, config: &SegmentConfig, core: &CoreConfig) {
+        self.csf.set_config(now, core.clone());
+        self.crf.set_config(now, core.clone(), &mut self.actions);
+        let ect0 = config.policy.restored_ecn == RestoredEcn::Ect0;
+        self.restorer.configure(max_t(config), ect0);
+    }
+
     /// Gives up kept references because buffers run short.
     pub fn give_up(&mut self, now: Instant, packets: u32) {
         let given = self.csf.give_up(packets);
@@ -433,7 +442,6 @@ impl<P: Platform> Protection<P> {
 
     /// Counters and events.
     pub fn describe(&mut self, to: &mut SegmentSnapshot) {
-        to.active = true;
         self.csf
             .counters()
             .for_each(|name, value| to.csf.push((name, value)));

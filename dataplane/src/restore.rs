@@ -46,6 +46,11 @@ impl Restorer {
         }
     }
 
+    /// Takes another largest symbol and another ECN field for what is restored.
+    pub fn configure(&mut self, max_t: u16, ect0: bool) {
+        *self = Self::new(self.engine, max_t, self.policy.parse, ect0);
+    }
+
     /// Runs one job of `actions`.
     pub fn run<B: Buffer>(
         &mut self,

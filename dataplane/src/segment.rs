@@ -1,6 +1,7 @@
 //! One segment's worth of worker: what happens to a burst from each port, in order. A frame that goes on
 //! is given to the device before anything is computed about it.
 
+use crem_api::Mode;
 use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
@@ -28,6 +29,7 @@ const LOW_POOL: u32 = 512;
 
 /// A segment.
 pub struct Segment<P: Platform> {
+    pub(crate) mode: Mode,
     pub(crate) view: View,
     pub(crate) lan: Egress<P::Port, P::Buf>,
     pub(crate) wan: Egress<P::Port, P::Buf>,
@@ -55,6 +57,8 @@ pub struct Segment<P: Platform> {
 
 /// What a segment is made of.
 pub struct Parts<P: Platform> {
+    /// What is done with frames.
+    pub mode: Mode,
     /// How frames are looked at.
     pub view: View,
     /// LAN port.
@@ -65,16 +69,18 @@ pub struct Parts<P: Platform> {
     pub pool: P::Pool,
     /// In-band station.
     pub inband: Option<Inband<P>>,
-    /// Makes the protocol functions; `None` in passthrough.
+    /// Makes the protocol functions; `None` where the mode has none.
     pub remake: Option<Remake<P>>,
 }
 
 impl<P: Platform> Segment<P> {
     /// A segment at rest.
     pub fn new(mut parts: Parts<P>) -> Self {
-        let protection = parts.remake.as_mut().and_then(|remake| remake());
+        let mut guard = Guard::new(parts.remake);
+        let protection = guard.make();
         parts.view.active = protection.is_some();
         Self {
+            mode: parts.mode,
             view: parts.view,
             lan: Egress::new(parts.lan),
             wan: Egress::new(parts.wan),
@@ -82,7 +88,7 @@ impl<P: Platform> Segment<P> {
             inband: parts.inband,
             counters: SegmentCounters::default(),
             protection,
-            guard: Guard::new(parts.remake),
+            guard,
             backlog: 0,
             turns: 0,
             burst: Vec::with_capacity(BURST),
@@ -293,7 +299,22 @@ impl<P: Platform> Segment<P> {
         if let Some(inband) = &mut self.inband {
             inband.learn(frame.octets(), side);
         }
-        match self.view.classify(frame.octets(), side) {
+        let verdict = self.view.classify(frame.octets(), side);
+        match (verdict, self.mode) {
+            (Verdict::ForwardAndKernel, Mode::Block) => {
+                self.punt(frame, now);
+                Sorted::Gone
+            }
+            (verdict, Mode::Block) if verdict.is_onward() => {
+                self.counters.drops.blocked += 1;
+                Sorted::Gone
+            }
+            (verdict, _) => self.dispose(verdict, frame, now),
+        }
+    }
+
+    fn dispose(&mut self, verdict: Verdict, frame: P::Buf, now: Instant) -> Sorted<P::Buf> {
+        match verdict {
             Verdict::Forward => Sorted::Onward(frame),
             Verdict::Source(source) => Sorted::Source(source, frame),
             Verdict::Transit => {
@@ -353,7 +374,11 @@ impl<P: Platform> Segment<P> {
         }
         to.csf.clear();
         to.crf.clear();
-        to.active = false;
+        to.mode = match self.mode {
+            Mode::Active if self.protection.is_none() => Mode::Passthrough,
+            mode => mode,
+        }
+        .name();
         to.off_reason = self.guard.reason().filter(|_| self.protection.is_none());
         to.events.clear();
         to.metering = None;

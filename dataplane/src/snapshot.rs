@@ -14,8 +14,8 @@ use crate::metering::{MeteringCounters, PointCounters};
 pub struct SegmentSnapshot {
     /// Counters.
     pub counters: SegmentCounters,
-    /// Protection is on.
-    pub active: bool,
+    /// Name of the mode in force.
+    pub mode: &'static str,
     /// Why it is not although the document says so.
     pub off_reason: Option<&'static str>,
     /// Link of the LAN port.
@@ -51,6 +51,8 @@ pub enum FlowSnapshot {
 pub struct Snapshot {
     /// Nanoseconds since the start of the worker.
     pub at_ns: u64,
+    /// Generation of the document in force.
+    pub generation: u64,
     /// Iterations of the loop.
     pub loops: u64,
     /// Iterations with something to do.

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 
-use crem_api::state::InbandStatus;
-use crem_api::{Device as Wanted, Document, Inband as InbandConfig, Invalid, Lldp, MacAddr, Mode};
+use crem_api::{Device as Wanted, Document, Inband as InbandConfig, Invalid, MacAddr, Mode};
 use crem_api::{Segment as SegmentConfig, SegmentId, Side as ConfigSide};
 use crem_core::time::Instant;
 use crem_dpdk::{Clock, Eal, EalConfig, Memory, Mempool, MempoolConfig, Port, PortConfig, vdev};
 use crem_fec::Engine;
-use crem_wire::frame::{Mac, ParseConfig};
 
+use crate::apply::MakeRemake;
 use crate::aux::{
-    self, About, AboutSegment, Ends, KernelStation, PortInterface, Task, interface_name,
+    self, About, Applier, Ends, KernelStation, OrderEnds, PortInterface, Started, Task,
+    interface_name,
 };
 use crate::classify::{Side, Station, View};
+use crate::describe::{describe, own_mac, view};
 use crate::dpdk::{Device, Dpdk, FramePool};
 use crate::guard::Remake;
 use crate::inband::Inband;
@@ -142,6 +143,8 @@ fn serve(
     let mut segments = Vec::new();
     let mut about = About {
         version: options.version,
+        instance: instance()?,
+        revision: None,
         segments: Vec::new(),
     };
     let mut stations = Vec::new();
@@ -164,11 +167,16 @@ fn serve(
             .segments
             .push(describe(id, config, ports.mtus(number)));
     }
-    let (links, ends) = connect();
+    let (links, ends, orders) = connect();
+    let started = Started {
+        pool_frames: options.pool_frames,
+        room: ports.room,
+    };
+    let interfaces = interfaces(&options.document);
     let task = Task {
         socket: options.status_socket,
-        about,
-        ports: interfaces(&options.document),
+        applier: Applier::new(options.document, about, started, orders),
+        ports: interfaces,
         stations,
         affinity: eal.original_affinity(),
         on_ready: options.on_ready,
@@ -176,12 +184,20 @@ fn serve(
         clock,
     };
     let thread = aux::start(task, ends)?;
-    Worker::<Dpdk>::new(segments, links, options.idle).run(|| Instant(clock.now_ns()));
+    let make: MakeRemake<Dpdk> = Box::new(move |config, view| protecting(config, view, engine));
+    Worker::new(segments, make, links, options.idle).run(|| Instant(clock.now_ns()));
     // The worker's ends are gone, so the thread ends.
     if thread.join().is_err() {
         tracing::error!("the auxiliary thread panicked");
     }
     Ok(())
+}
+
+/// Another text for every start.
+fn instance() -> Result<String, Failure> {
+    let mut drawn = [0; 8];
+    getrandom::fill(&mut drawn).map_err(std::io::Error::other)?;
+    Ok(format!("{:016x}", u64::from_be_bytes(drawn)))
 }
 
 /// The kernel interfaces that are ports.
@@ -199,11 +215,13 @@ fn interfaces(document: &Document) -> Vec<PortInterface> {
     ports.filter_map(port).collect()
 }
 
-fn connect() -> (Links, Ends) {
+fn connect() -> (Links, Ends, OrderEnds) {
     let (snapshots_in, snapshots_out) = tokio::sync::mpsc::channel(2);
     let (spare_in, spare_out) = sync_channel(4);
     let (wanted_in, wanted_out) = tokio::sync::mpsc::channel(64);
     let (hops_in, hops_out) = sync_channel(256);
+    let (orders_in, orders_out) = sync_channel(1);
+    let (done_in, done_out) = tokio::sync::mpsc::channel(4);
     let list_flows = Arc::new(AtomicBool::new(false));
     let stop = Arc::new(AtomicBool::new(false));
     let links = Links {
@@ -211,6 +229,8 @@ fn connect() -> (Links, Ends) {
         spare: spare_out,
         wanted: wanted_in,
         next_hops: hops_out,
+        orders: orders_out,
+        done: done_in,
         list_flows: Arc::clone(&list_flows),
         stop: Arc::clone(&stop),
     };
@@ -222,7 +242,11 @@ fn connect() -> (Links, Ends) {
         list_flows,
         stop,
     };
-    (links, ends)
+    let orders = OrderEnds {
+        orders: orders_in,
+        done: done_out,
+    };
+    (links, ends, orders)
 }
 
 fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> EalConfig {
@@ -316,12 +340,10 @@ fn segment(
         inband = Some(worker_station(number, wanted, station, eal, pool, now)?);
         kernel = Some(kernel_station(number, id, config, wanted, station));
     }
-    let remake = match (config.mode, view.own) {
-        (Mode::Active, Some(own)) => Some(remake(config, own.address, &view, engine)),
-        _ => None,
-    };
+    let remake = protecting(config, &view, engine);
     let pool = FramePool(pool.clone());
     let parts = Parts {
+        mode: config.mode,
         view,
         lan,
         wan,
@@ -394,6 +416,12 @@ fn kernel_station(
     }
 }
 
+/// What makes the protocol functions of a segment whose mode has them.
+fn protecting(config: &SegmentConfig, view: &View, engine: Engine) -> Option<Remake<Dpdk>> {
+    let own = view.own.filter(|_| config.mode == Mode::Active)?;
+    Some(remake(config, own.address, view, engine))
+}
+
 /// Makes the protocol functions, each time with other random numbers: Flow IDs and nonces must not be
 /// guessable.
 fn remake(config: &SegmentConfig, own: IpAddr, view: &View, engine: Engine) -> Remake<Dpdk> {
@@ -403,87 +431,4 @@ fn remake(config: &SegmentConfig, own: IpAddr, view: &View, engine: Engine) -> R
         getrandom::fill(&mut seed).ok()?;
         Some(Protection::new(&config, own, &view, engine, seed))
     })
-}
-
-fn view(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32)) -> View {
-    View {
-        parse: ParseConfig {
-            crem_port: Some(config.crem_port),
-            vxlan_port: None,
-        },
-        served: config.served.keys().copied().collect(),
-        own: config.inband.as_ref().map(|inband| Station {
-            address: inband.address.address(),
-            mac: Mac(inband.mac.unwrap_or_else(|| own_mac(id, inband)).0),
-            vlan: inband.vlan,
-        }),
-        active: config.mode == Mode::Active,
-        responses: config.policy.responses,
-        learn: config.policy.learn,
-        verify_sources: config.policy.verify_sources,
-        drop_lldp: config.lldp == Lldp::Drop,
-        cut_from: [
-            machine::cut_from(&config.lan, mtus.0),
-            machine::cut_from(&config.wan, mtus.1),
-        ],
-    }
-}
-
-fn describe(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32)) -> AboutSegment {
-    AboutSegment {
-        id: id.as_str().to_owned(),
-        lan: (config.lan.name().to_owned(), mtus.0),
-        wan: (config.wan.name().to_owned(), mtus.1),
-        inband: config.inband.as_ref().map(|inband| InbandStatus {
-            address: inband.address.to_string(),
-            mac: inband
-                .mac
-                .unwrap_or_else(|| own_mac(id, inband))
-                .to_string(),
-            interface: interface_name(id.as_str()),
-        }),
-        peers: config.peers.values().map(|p| p.address).collect(),
-    }
-}
-
-/// A MAC address that a gateway keeps over restarts: locally administered, from address and segment.
-fn own_mac(id: &SegmentId, inband: &InbandConfig) -> MacAddr {
-    let address = match inband.address.address() {
-        IpAddr::V4(a) => a.octets().to_vec(),
-        IpAddr::V6(a) => a.octets().to_vec(),
-    };
-    // FNV-1a, 64 bits.
-    let octets = address.iter().copied().chain(id.as_str().bytes());
-    let hash = octets.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let [_, _, a, b, c, d, e, f] = hash.to_be_bytes();
-    MacAddr([a & 0xfc | 0x02, b, c, d, e, f])
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-    use super::*;
-
-    fn inband(address: &str) -> InbandConfig {
-        InbandConfig {
-            address: address.parse().unwrap(),
-            mac: None,
-            vlan: None,
-            port: ConfigSide::Wan,
-            gateway: None,
-        }
-    }
-
-    #[test]
-    fn derived_addresses_are_stable_local_stations_and_differ() {
-        let id: SegmentId = "a".parse().unwrap();
-        let mac = own_mac(&id, &inband("192.0.2.1/24"));
-        assert_eq!(mac, own_mac(&id, &inband("192.0.2.1/24")));
-        assert!(mac.is_station() && mac.0[0] & 2 == 2);
-        assert_ne!(mac, own_mac(&id, &inband("192.0.2.2/24")));
-        assert_ne!(mac, own_mac(&"b".parse().unwrap(), &inband("192.0.2.1/24")));
-        assert_ne!(mac, own_mac(&id, &inband("2001:db8::1/64")));
-    }
 }

@@ -10,6 +10,7 @@ use crem_core::time::Instant;
 use crem_wire::frame::Mac;
 use tokio::sync::mpsc::Sender;
 
+use crate::apply::{MakeRemake, Orders};
 use crate::buffer::Platform;
 use crate::segment::Segment;
 use crate::snapshot::{FlowSnapshot, NextHop, Snapshot, Wanted};
@@ -44,6 +45,10 @@ pub struct Links {
     pub wanted: Sender<Wanted>,
     /// Next hops found and lost.
     pub next_hops: Receiver<NextHop>,
+    /// Changes of the configuration.
+    pub orders: Receiver<Box<Orders>>,
+    /// The same given back, in force.
+    pub done: Sender<Box<Orders>>,
     /// Set: the next snapshot is to list the flows.
     pub list_flows: Arc<AtomicBool>,
     /// Set: end.
@@ -53,23 +58,27 @@ pub struct Links {
 /// A worker with its segments.
 pub struct Worker<P: Platform> {
     segments: Vec<Segment<P>>,
+    make: MakeRemake<P>,
     links: Links,
     idle: Idle,
     loops: u64,
     busy_loops: u64,
     published: Instant,
+    generation: u64,
 }
 
 impl<P: Platform> Worker<P> {
-    /// A worker that has not begun.
-    pub fn new(segments: Vec<Segment<P>>, links: Links, idle: Idle) -> Self {
+    /// A worker that has not begun. `make` is asked when a segment is to protect flows anew.
+    pub fn new(segments: Vec<Segment<P>>, make: MakeRemake<P>, links: Links, idle: Idle) -> Self {
         Self {
             segments,
+            make,
             links,
             idle,
             loops: 0,
             busy_loops: 0,
             published: Instant(0),
+            generation: 0,
         }
     }
 
@@ -119,6 +128,7 @@ impl<P: Platform> Worker<P> {
                 segment.set_next_hop(found.peer, found.mac.map(Mac));
             }
         }
+        busy |= self.obey(clock);
         self.loops += 1;
         self.busy_loops += u64::from(busy);
         let now = clock();
@@ -126,6 +136,23 @@ impl<P: Platform> Worker<P> {
             self.publish(now);
         }
         busy
+    }
+
+    /// Brings into force what is ordered. Whether there was anything.
+    fn obey(&mut self, clock: &impl Fn() -> Instant) -> bool {
+        let Ok(mut orders) = self.links.orders.try_recv() else {
+            return false;
+        };
+        for order in &mut orders.segments {
+            if let Some(segment) = self.segments.get_mut(order.segment) {
+                segment.reconfigure(clock(), order, &self.make);
+            }
+        }
+        self.generation = orders.generation;
+        self.publish(clock());
+        // Full only if nobody waits for it; then it is freed here.
+        let _ = self.links.done.try_send(orders);
+        true
     }
 
     /// Sends a snapshot, unless the auxiliary thread has not taken the last ones yet.
@@ -138,6 +165,7 @@ impl<P: Platform> Worker<P> {
             Err(_) => return,
         };
         snapshot.at_ns = now.0;
+        snapshot.generation = self.generation;
         snapshot.loops = self.loops;
         snapshot.busy_loops = self.busy_loops;
         snapshot.buffers = self.segments.first().map_or((0, 0), Segment::buffers);

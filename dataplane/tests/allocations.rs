@@ -7,7 +7,7 @@ use std::alloc::System;
 use std::cell::Cell;
 use std::net::SocketAddr;
 
-use crem_api::{Syntax, parse};
+use crem_api::{Mode, Syntax, parse};
 use crem_core::time::Instant;
 use crem_dataplane::classify::{Side, Station, View};
 use crem_dataplane::dpdk::{Device, Dpdk, FramePool};
@@ -173,6 +173,7 @@ fn segment(
         ))
     });
     let segment = Segment::new(Parts {
+        mode: Mode::Active,
         view,
         lan: open(eal, lan, pool, FRAMES),
         wan: open(eal, wan, pool, 0),

@@ -22,7 +22,7 @@ pub mod state;
 
 pub use document::{Document, FORMAT_VERSION};
 pub use impact::{Change, Impact, changes, largest};
-pub use load::{Syntax, load, parse, to_value};
+pub use load::{Syntax, from_value, load, parse, to_value};
 pub use net::{MacAddr, NotAnAddress, Prefix};
 pub use policy::{Hold, Limits, Policy, RestoredEcn};
 pub use read::{Code, Invalid, Issue};

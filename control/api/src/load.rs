@@ -37,9 +37,16 @@ pub fn load(path: &Path) -> Result<Document, Invalid> {
 /// The place where the syntax is wrong, else every problem of the content at once: first those of single
 /// values, and once all values are legal those between them.
 pub fn parse(text: &str, syntax: Syntax) -> Result<Document, Invalid> {
-    let value = value_of(text, syntax)?;
+    from_value(&value_of(text, syntax)?)
+}
+
+/// Reads a document from a value.
+///
+/// # Errors
+/// As [`parse`], but for the syntax.
+pub fn from_value(value: &Value) -> Result<Document, Invalid> {
     let issues = Issues::default();
-    let document = Document::read(&Node::root(&value, &issues));
+    let document = Document::read(&Node::root(value, &issues));
     if let Some(document) = &document {
         check::document(document, &issues);
     }

@@ -181,10 +181,10 @@ impl Process {
                 ..Status::default()
             }),
             Get::Export => Body::Export(document(service, names)),
-            Get::Counters | Get::Flows => Body::Error(ErrorReply {
-                code: ErrorCode::Unknown,
-                message: "the exporting process has \"status\" and \"export\"".to_owned(),
-            }),
+            Get::Counters | Get::Flows | Get::Document => Body::Error(ErrorReply::new(
+                ErrorCode::Unknown,
+                "the exporting process has \"status\" and \"export\"",
+            )),
         });
     }
 

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crem_api::protocol::{Body, Get, MAX_REQUEST, Reply, Request};
+use crem_api::protocol::{Ask, Body, ErrorCode, ErrorReply, Get, MAX_REQUEST, Reply, Request};
 use crem_meter::Utc;
 
 use crate::link::would_block;
@@ -126,7 +126,13 @@ impl Client {
                 self.touched = now;
                 // What is no UTF-8 is no JSON either, and told as that.
                 let body = match Request::parse(&String::from_utf8_lossy(&line)) {
-                    Ok(request) => answer(request.get),
+                    Ok(Request {
+                        ask: Ask::Get(get), ..
+                    }) => answer(get),
+                    Ok(_) => Body::Error(ErrorReply::new(
+                        ErrorCode::Unknown,
+                        "the exporting process takes no document here",
+                    )),
                     Err(refusal) => Body::Error(refusal),
                 };
                 self.reply = Reply::new(at_ms, body).to_line().into_bytes();

@@ -21,6 +21,10 @@ use crate::snapshot::{SegmentSnapshot, Snapshot};
 pub struct About {
     /// Version of the program.
     pub version: String,
+    /// Drawn at the start, in hexadecimal digits.
+    pub instance: String,
+    /// What was given with the document in force.
+    pub revision: Option<u64>,
     /// Segments in the order of the document.
     pub segments: Vec<AboutSegment>,
 }
@@ -51,10 +55,11 @@ pub(super) fn reply(
         Get::Status => Body::Status(status(about, export, snapshot)),
         Get::Counters => Body::Counters(counters(about, export, snapshot)),
         Get::Flows => Body::Flows(flows(about, snapshot)),
-        Get::Export => Body::Error(ErrorReply {
-            code: ErrorCode::Unknown,
-            message: "the exporting process has this, on its own socket".to_owned(),
-        }),
+        // The document is no part of a snapshot and is asked for elsewhere.
+        Get::Export | Get::Document => Body::Error(ErrorReply::new(
+            ErrorCode::Unknown,
+            "the exporting process has this, on its own socket",
+        )),
     };
     Reply::new(snapshot.at_ns / 1_000_000, body)
 }
@@ -72,6 +77,9 @@ fn status(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> St
         version: about.version.clone(),
         pid: std::process::id(),
         uptime_ms: snapshot.at_ns / 1_000_000,
+        instance: about.instance.clone(),
+        generation: snapshot.generation,
+        revision: about.revision,
         segments: segments.collect(),
         export_connected: export.map(|state| state.connected.load(Ordering::Relaxed)),
     }
@@ -97,7 +105,7 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
         );
     }
     SegmentStatus {
-        mode: if s.active { "active" } else { "passthrough" }.to_owned(),
+        mode: s.mode.to_owned(),
         mode_reason: s.off_reason.map(str::to_owned),
         lan: port(&about.lan, s.lan_up),
         wan: port(&about.wan, s.wan_up),

@@ -2,6 +2,7 @@
 //! serves the status socket and takes signals. It meets the worker only through bounded channels, and
 //! the worker never waits for it.
 
+mod apply;
 mod documents;
 mod kernel;
 mod ports;
@@ -22,7 +23,7 @@ use crem_dpdk::Clock;
 use crem_dpdk::thread::Affinity;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::metering::relay::Relay;
 use crate::metering::{Relaying, Shared, utc_offset};
@@ -30,6 +31,7 @@ use crate::snapshot::{NextHop, Snapshot, Wanted};
 
 use ports::KernelPorts;
 
+pub use apply::{Applier, OrderEnds, Started};
 pub use documents::{About, AboutSegment};
 pub use kernel::interface_name;
 pub use ports::PortInterface;
@@ -80,8 +82,8 @@ pub struct Ends {
 pub struct Task {
     /// Where the status socket is.
     pub socket: PathBuf,
-    /// What the status says besides snapshots.
-    pub about: About,
+    /// The document in force, and what replaces it.
+    pub applier: Applier,
     /// Kernel interfaces that are ports: the kernel itself is to stay silent on them.
     pub ports: Vec<PortInterface>,
     /// In-band interfaces.
@@ -162,7 +164,13 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let _ = tell.send(Ok(()));
     let (publish, latest) = watch::channel(None::<Arc<Snapshot>>);
     let (publish_list, listing) = watch::channel(None::<Arc<Snapshot>>);
-    let names: Vec<String> = task.about.segments.iter().map(|s| s.id.clone()).collect();
+    let about = task.applier.about();
+    let names: Vec<String> = about
+        .borrow()
+        .segments
+        .iter()
+        .map(|s| s.id.clone())
+        .collect();
     let (relay, metered, export) = match task.relaying {
         Some(Relaying {
             relay,
@@ -173,7 +181,8 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     };
     let relaying = relay.map(|relay| tokio::spawn(pass_records(relay, task.clock)));
     let server = socket::Server {
-        about: Arc::new(task.about),
+        about,
+        applier: Arc::new(Mutex::new(task.applier)),
         export,
         latest,
         listing,

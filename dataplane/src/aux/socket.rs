@@ -8,13 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get, MAX_REQUEST, Reply, Request};
+use crem_api::protocol::{
+    Apply, Ask, Body, ErrorCode, ErrorReply, Get, MAX_APPLY, MAX_REQUEST, Reply, Request,
+};
 use crem_api::{Invalid, Issue};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
 
+use crate::aux::apply::Applier;
 use crate::aux::documents::{self, About};
 use crate::metering::relay::RelayState;
 use crate::snapshot::Snapshot;
@@ -80,7 +83,9 @@ pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
 /// What answers are made from.
 #[derive(Clone)]
 pub(super) struct Server {
-    pub(super) about: Arc<About>,
+    pub(super) about: watch::Receiver<Arc<About>>,
+    /// Who replaces the document in force.
+    pub(super) applier: Arc<Mutex<Applier>>,
     /// What became of records on their way to the exporting process.
     pub(super) export: Option<Arc<RelayState>>,
     /// The latest snapshot.
@@ -118,19 +123,21 @@ impl Server {
     }
 
     async fn client(mut self, stream: UnixStream) -> io::Result<()> {
+        let may_change = may_change(&stream);
+        let limit = if may_change { MAX_APPLY } else { MAX_REQUEST };
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
-        let mut line = Vec::new();
         loop {
-            line.clear();
-            let limit = u64::try_from(MAX_REQUEST).unwrap_or(u64::MAX);
+            // Made anew each time: the line before may have been a document of megabytes.
+            let mut line = Vec::new();
+            let limit = u64::try_from(limit).unwrap_or(u64::MAX);
             let mut limited = (&mut read).take(limit);
             match timeout(SILENCE, limited.read_until(b'\n', &mut line)).await {
                 Ok(Ok(0)) | Err(_) => return Ok(()),
                 Ok(read) => read?,
             };
             if line.last() != Some(&b'\n') {
-                let why = if line.len() < MAX_REQUEST {
+                let why = if (line.len() as u64) < limit {
                     "the line has no end"
                 } else {
                     "the line is too long"
@@ -139,12 +146,34 @@ impl Server {
                 return write.write_all(refusal.to_line().as_bytes()).await;
             }
             // What is no UTF-8 is no JSON either, and told as that.
-            let reply = match Request::parse(&String::from_utf8_lossy(&line)) {
-                Ok(request) => self.answer(request.get).await,
+            let reply = match Request::parse(&String::from_utf8_lossy(&line)).map(|r| r.ask) {
+                Ok(Ask::Get(Get::Document)) => {
+                    let running = self.applier.lock().await.running();
+                    self.reply(Body::Document(running))
+                }
+                Ok(Ask::Get(get)) => self.answer(get).await,
+                Ok(Ask::Apply(apply)) if may_change => self.apply(&apply).await,
+                Ok(Ask::Apply(_)) => refuse(
+                    ErrorCode::Forbidden,
+                    "only root and the user of the data plane bring documents into force",
+                ),
                 Err(e) => Reply::new(0, Body::Error(e)),
             };
             write.write_all(reply.to_line().as_bytes()).await?;
         }
+    }
+
+    async fn apply(&self, apply: &Apply) -> Reply {
+        match self.applier.lock().await.apply(apply).await {
+            Ok(applied) => self.reply(Body::Applied(applied)),
+            Err(refusal) => self.reply(Body::Error(refusal)),
+        }
+    }
+
+    /// A reply as of now.
+    fn reply(&self, body: Body) -> Reply {
+        let at_ns = self.latest.borrow().as_ref().map_or(0, |s| s.at_ns);
+        Reply::new(at_ns / 1_000_000, body)
     }
 
     async fn answer(&mut self, get: Get) -> Reply {
@@ -161,27 +190,32 @@ impl Server {
         };
         match timeout(PATIENCE, found).await {
             Ok(Some(snapshot)) => {
-                documents::reply(&self.about, self.export.as_deref(), &snapshot, get)
+                let about = Arc::clone(&self.about.borrow());
+                documents::reply(&about, self.export.as_deref(), &snapshot, get)
             }
             _ => refuse(ErrorCode::Unknown, "the worker gave no answer in time"),
         }
     }
 }
 
+/// Whether the client is root or of the user that this process runs as.
+fn may_change(stream: &UnixStream) -> bool {
+    let own = nix::unistd::geteuid().as_raw();
+    stream
+        .peer_cred()
+        .is_ok_and(|client| client.uid() == 0 || client.uid() == own)
+}
+
 fn refuse(code: ErrorCode, message: &str) -> Reply {
-    Reply::new(
-        0,
-        Body::Error(ErrorReply {
-            code,
-            message: message.to_owned(),
-        }),
-    )
+    Reply::new(0, Body::Error(ErrorReply::new(code, message)))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use std::os::unix::net::UnixListener as StdListener;
+
+    use crate::aux::{OrderEnds, Started};
 
     use super::*;
 
@@ -245,16 +279,41 @@ mod tests {
         line
     }
 
+    /// One whose worker is not there.
+    fn idle_applier() -> Applier {
+        let text = r#"
+            version = 1
+            [segments.a]
+            mode = "passthrough"
+            crem_port = 4801
+            path_mtu = 4500
+            lan = { vdev = "net_null0" }
+            wan = { vdev = "net_null1" }
+        "#;
+        let document = crem_api::parse(text, crem_api::Syntax::Toml).unwrap();
+        let about = About {
+            version: String::new(),
+            instance: String::new(),
+            revision: None,
+            segments: Vec::new(),
+        };
+        let started = Started {
+            pool_frames: 8191,
+            room: u16::MAX,
+        };
+        let (orders, _) = std::sync::mpsc::sync_channel(1);
+        let (_, done) = tokio::sync::mpsc::channel(1);
+        Applier::new(document, about, started, OrderEnds { orders, done })
+    }
+
     async fn idle_clients_and_odd_requests(path: &Path) {
         let listener = bind(path).unwrap();
         let (_latest, latest) = watch::channel(None);
         let (_listing, listing) = watch::channel(None);
-        let about = About {
-            version: String::new(),
-            segments: Vec::new(),
-        };
+        let applier = idle_applier();
         let server = Server {
-            about: Arc::new(about),
+            about: applier.about(),
+            applier: Arc::new(Mutex::new(applier)),
             export: None,
             latest,
             listing,
@@ -268,7 +327,7 @@ mod tests {
         let connect = || UnixStream::connect(path);
         let refused = ask(connect().await.unwrap(), b"").await;
         assert!(refused.contains("too many clients"), "{refused}");
-        let long = [b'x'; MAX_REQUEST + 1];
+        let long = vec![b'x'; MAX_APPLY + 1];
         for (request, expected) in [
             (&b"\xff\xfe\n"[..], "\"malformed\""),
             (b"{}", "the line has no end"),
@@ -278,6 +337,15 @@ mod tests {
             assert!(answer.contains(expected), "{answer}");
         }
         // Their places are free again.
+        let document = ask(
+            connect().await.unwrap(),
+            b"{\"v\":1,\"get\":\"document\"}\n",
+        );
+        let document = document.await;
+        assert!(document.contains("\"generation\":0"), "{document}");
+        let none = b"{\"v\":1,\"apply\":{\"document\":{}}}\n";
+        let answer = ask(connect().await.unwrap(), none).await;
+        assert!(answer.contains("\"invalid\""), "{answer}");
         let answer = ask(connect().await.unwrap(), b"{\"v\":9}\n").await;
         assert!(answer.contains("\"version\""), "{answer}");
         serving.abort();

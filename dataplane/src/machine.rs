@@ -98,12 +98,14 @@ pub fn check_running(document: &Document, pool_frames: u32, room: u16) -> Result
         return Ok(ports);
     }
     let too_large = |(number, (id, segment)): (usize, (&SegmentId, &Segment))| {
-        (room_for(segment, ports.mtus(number)) > room).then(|| Issue {
-            pointer: format!("/segments/{id}/path_mtu"),
-            found: segment.path_mtu.to_string(),
-            expected: format!(
-                "frames that fit the {room} octets of the buffers, which were made at the start"
-            ),
+        (room_for(segment, ports.mtus(number)) > room).then(|| {
+            Issue::new(
+                format!("/segments/{id}/path_mtu"),
+                segment.path_mtu.to_string(),
+                format!(
+                    "frames that fit the {room} octets of the buffers, which were made at the start"
+                ),
+            )
         })
     };
     let segments = document.segments.iter().enumerate();

@@ -2,8 +2,8 @@
 //! Nothing is carried out here.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::diff::diff;
 use crate::document::Document;
 use crate::load::to_value;
 
@@ -51,10 +51,9 @@ const PLACES: &[(&str, Impact)] = &[
 
 /// Every difference between what runs and what is wanted, in the order of the keys.
 pub fn changes(running: &Document, wanted: &Document) -> Vec<Change> {
-    let mut changes = Vec::new();
-    let (from, to) = (to_value(running), to_value(wanted));
-    differences(&from, &to, &mut String::new(), &mut changes);
-    changes
+    let differences = diff(&to_value(running), &to_value(wanted));
+    let changes = differences.into_iter().map(|d| change(d.pointer));
+    changes.collect()
 }
 
 /// The largest impact among `changes`.
@@ -63,34 +62,11 @@ pub fn largest(changes: &[Change]) -> Impact {
     all.max().unwrap_or(Impact::None)
 }
 
-fn differences(from: &Value, to: &Value, pointer: &mut String, changes: &mut Vec<Change>) {
-    if from == to {
-        return;
-    }
-    let (Value::Object(old), Value::Object(new)) = (from, to) else {
-        changes.push(change(pointer));
-        return;
-    };
-    let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    for key in keys {
-        let length = pointer.len();
-        pointer.push('/');
-        pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-        match (old.get(key), new.get(key)) {
-            (Some(old), Some(new)) => differences(old, new, pointer, changes),
-            _ => changes.push(change(pointer)),
-        }
-        pointer.truncate(length);
-    }
-}
-
-fn change(pointer: &str) -> Change {
-    let found = PLACES.iter().find(|(place, _)| is_in(pointer, place));
+fn change(pointer: String) -> Change {
+    let found = PLACES.iter().find(|(place, _)| is_in(&pointer, place));
     Change {
-        pointer: pointer.to_owned(),
         impact: found.map_or(Impact::Process, |(_, impact)| *impact),
+        pointer,
     }
 }
 

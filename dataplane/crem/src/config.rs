@@ -136,6 +136,31 @@ pub struct FecConfig {
     pub max_t: u16,
 }
 
+/// Which of several workers a pair of functions is for. Each worker has its own flows; what names them
+/// in messages tells whose they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// Number of the worker, below `count`.
+    pub index: u16,
+    /// Workers, 1 and up.
+    pub count: u16,
+}
+
+impl Shard {
+    /// The only worker.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// The nearest number at or below `drawn` that tells the worker: its remainder by `count` is `index`.
+    pub fn stamp(self, drawn: u64) -> u64 {
+        let count = u64::from(self.count.max(1));
+        let floor = drawn - drawn % count;
+        // Only in the last, incomplete run of `count` numbers there is none above the floor.
+        floor
+            .checked_add(u64::from(self.index))
+            .unwrap_or(u64::from(self.index))
+    }
+}
+
 /// Knobs of the sender function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CsfConfig {
@@ -248,6 +273,8 @@ pub struct CoreConfig {
     pub max_transmits: u32,
     /// Coding and policy.
     pub fec: FecConfig,
+    /// The worker that it is for.
+    pub shard: Shard,
     /// Sender function.
     pub csf: CsfConfig,
     /// Receiver function.
@@ -272,6 +299,7 @@ impl CoreConfig {
             max_events: 1024,
             max_transmits: 4096,
             fec: FecConfig::default(),
+            shard: Shard::WHOLE,
             csf: CsfConfig::default(),
             crf: CrfConfig::default(),
         }
@@ -400,6 +428,17 @@ mod tests {
         let host = Prefix::host("192.0.2.7".parse().unwrap());
         assert!(host.contains("192.0.2.7".parse().unwrap()));
         assert!(!host.contains("192.0.2.6".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_a_worker_draws_tells_the_worker() {
+        for (index, count) in [(0, 1), (2, 3), (63, 64)] {
+            let shard = Shard { index, count };
+            for drawn in [0, 1, 1 << 40, u64::MAX - 70, u64::MAX - 1, u64::MAX] {
+                assert_eq!(shard.stamp(drawn) % u64::from(count), u64::from(index));
+            }
+        }
+        assert_eq!(Shard::WHOLE.stamp(u64::MAX), u64::MAX);
     }
 
     #[test]

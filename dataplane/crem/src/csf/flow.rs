@@ -15,6 +15,7 @@ use super::answer::Deferred;
 use super::block::OpenBlock;
 use super::counters::CsfCounters;
 use super::early::Early;
+use super::elsewhere::FlowIdChange;
 use super::params::{Pace, Params};
 use super::path::Path;
 use super::path_report::{Owed, PathIntake};
@@ -51,6 +52,8 @@ pub(super) struct Shared<B> {
     /// By the address that flows are bound to.
     pub(super) paths: BoundedTable<SocketAddr, Path>,
     pub(super) by_id: HashMap<(SocketAddr, FlowId), u32>,
+    /// Changes of `by_id` that other workers are to know of.
+    pub(super) flow_ids: VecDeque<FlowIdChange>,
     pub(super) by_nonce: HashMap<u64, u32>,
     pub(super) descriptors: HashMap<Descriptor, u32>,
     pub(super) hello_bucket: TimeBucket,

@@ -122,9 +122,10 @@ impl<B: Clone> Flow<B> {
 
     /// Sends the first HELLO of an exchange, with a new nonce.
     pub(super) fn begin_hello(&mut self, cause: Cause<'_, B>, sh: &mut Shared<B>, now: Instant) {
-        let mut nonce = sh.rng.next_u64();
+        let shard = sh.cfg.shard;
+        let mut nonce = shard.stamp(sh.rng.next_u64());
         while sh.by_nonce.contains_key(&nonce) {
-            nonce = sh.rng.next_u64();
+            nonce = shard.stamp(sh.rng.next_u64());
         }
         sh.by_nonce.insert(nonce, self.slot);
         sh.descriptors.insert(self.descriptor(), self.slot);

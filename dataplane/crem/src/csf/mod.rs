@@ -23,6 +23,7 @@ mod answer;
 mod block;
 mod counters;
 mod early;
+mod elsewhere;
 mod flow;
 mod hello;
 mod learn;
@@ -49,6 +50,7 @@ mod testing;
 mod tests;
 
 pub use counters::CsfCounters;
+pub use elsewhere::FlowIdChange;
 pub use flow::FlowCounts;
 pub use path::PathStatus;
 pub use states::State;
@@ -104,6 +106,7 @@ impl<B: PktBuf> Csf<B> {
                 peers: Peers::new(csf.max_peers),
                 paths: BoundedTable::new(csf.max_peers),
                 by_id: HashMap::new(),
+                flow_ids: VecDeque::new(),
                 by_nonce: HashMap::new(),
                 descriptors: HashMap::new(),
                 hello_bucket: hello_bucket(&cfg, Instant(0)),

@@ -106,7 +106,7 @@ impl<B: Clone> Flow<B> {
         let fresh = Binding::new(ack, from, rdma_mtu, old, sh, now);
         self.drop_binding(sh);
         sh.counters.hello_ack_bound += 1;
-        sh.by_id.insert((from, ack.flow), self.slot);
+        sh.flow_id_bound(from, ack.flow, self.slot);
         self.binding = Some(Box::new(fresh));
         self.reason = Unprotected::AwaitingParameters;
         let who = self.who(sh, now);
@@ -337,7 +337,7 @@ impl<B: Clone> Flow<B> {
     fn drop_binding(&mut self, sh: &mut Shared<B>) -> Option<Instant> {
         let mut binding = self.binding.take()?;
         binding.clear_blocks(self.slot, sh);
-        sh.by_id.remove(&(binding.to, binding.id));
+        sh.flow_id_released(binding.to, binding.id);
         binding.active_since
     }
 }

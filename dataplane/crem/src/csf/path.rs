@@ -10,7 +10,7 @@ use super::report::{interval_of, lost_of};
 use crate::events::Event;
 use crate::policy::{
     self, Bounds, Breaker, BreakerEffect, BreakerState, BurstEstimate, Classifier, Evidence,
-    Interval, LossClass, Losses, Need, PathEstimate, PathEvidence, Targets,
+    Interval, LossClass, Losses, Need, PathEstimate, PathEvidence, Targets, Thresholds,
 };
 use crate::table::Class;
 use crate::time::{Duration, Instant};
@@ -128,6 +128,36 @@ impl Path {
         self.needs.kept = [None; NEEDS];
     }
 
+    /// Takes a report of one of the flows into the estimates.
+    fn take(&mut self, report: &LossReport, srtt: Duration, now: Instant) -> BreakerEffect {
+        let (expected, received) = (report.expected, report.received);
+        self.burst.age(lost_of(report));
+        let burst = self.burst.mean();
+        if self.loss.report(now, srtt, (expected, received), burst) {
+            self.forget_needs();
+        }
+        self.classifier
+            .report(now, srtt, expected, received, report.ce_marked);
+        let pooled = self.pooled(report, now);
+        let effect = self.breaker.on_report(now, &pooled);
+        if effect == BreakerEffect::GiveUp {
+            self.gave_up = Some(now);
+        }
+        effect
+    }
+
+    /// The same of a flow of another worker, which tells and counts what follows from it.
+    pub(super) fn take_elsewhere(
+        &mut self,
+        report: &LossReport,
+        srtt: Duration,
+        thresholds: &Thresholds,
+        now: Instant,
+    ) {
+        self.take(report, srtt, now);
+        self.class = self.classifier.class(now, srtt, thresholds);
+    }
+
     /// A report of one of the flows, as the breaker over all of them takes it: its time is that since the
     /// report before, of whichever flow.
     fn pooled(&mut self, report: &LossReport, now: Instant) -> Interval {
@@ -173,20 +203,8 @@ impl<B> Shared<B> {
         let Some(path) = self.path_of(peer) else {
             return;
         };
-        let counts = (report.expected, report.received);
+        let effect = path.take(report, srtt, now);
         let lost = lost_of(report);
-        path.burst.age(lost);
-        if path.loss.report(now, srtt, counts, path.burst.mean()) {
-            path.forget_needs();
-        }
-        let (expected, received) = counts;
-        path.classifier
-            .report(now, srtt, expected, received, report.ce_marked);
-        let pooled = path.pooled(report, now);
-        let effect = path.breaker.on_report(now, &pooled);
-        if effect == BreakerEffect::GiveUp {
-            path.gave_up = Some(now);
-        }
         let congested = self.classify(peer, srtt, now).is_congestion();
         let counters = &mut self.counters;
         *(if congested {

@@ -6,6 +6,7 @@ mod addresses;
 mod admission;
 mod blocks;
 mod early;
+mod elsewhere;
 mod learning;
 mod negotiation;
 mod path_report;

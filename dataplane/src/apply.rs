@@ -8,10 +8,11 @@ use crem_core::time::Instant;
 use crate::buffer::Platform;
 use crate::classify::View;
 use crate::guard::{Guard, Remake};
+use crate::protect::Share;
 use crate::segment::Segment;
 
 /// Makes what makes the protocol functions of a segment; `None` where its mode has none.
-pub type MakeRemake<P> = Box<dyn Fn(&SegmentConfig, &View) -> Option<Remake<P>>>;
+pub type MakeRemake<P> = Box<dyn Fn(&SegmentConfig, &View, Share) -> Option<Remake<P>> + Send>;
 
 /// What one segment changes into. It is given back after use, with what it replaced, so that memory is
 /// not freed on the worker.
@@ -43,7 +44,7 @@ impl<P: Platform> Segment<P> {
     pub fn reconfigure(&mut self, now: Instant, order: &mut Order, make: &MakeRemake<P>) {
         core::mem::swap(&mut self.view, &mut order.view);
         self.mode = order.config.mode;
-        let remake = make(&order.config, &self.view);
+        let remake = make(&order.config, &self.view, self.share());
         if self.mode == Mode::Active && !order.anew && self.protection.is_some() {
             self.guard.replace(remake);
             self.guarded(now, |s| {
@@ -60,6 +61,6 @@ impl<P: Platform> Segment<P> {
             self.guard = Guard::new(remake);
             self.protection = self.guard.make();
         }
-        self.view.active = self.protection.is_some();
+        self.look_for_flows();
     }
 }

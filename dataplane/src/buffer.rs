@@ -42,6 +42,10 @@ pub trait Port<B> {
     /// Never waits.
     fn send(&mut self, frames: &mut Vec<B>);
 
+    /// Says which of the frames sent from now on were restored here. Only matters where another worker
+    /// sends them.
+    fn mark_restored(&mut self, _restored: &[B]) {}
+
     /// Frames that the device says it could not deliver to us or send, as far as it tells.
     fn device_drops(&self) -> u64 {
         0

@@ -9,11 +9,14 @@ use crem_core::plan::{Family, max_symbol_length, symbol_length};
 use crem_core::policy::{Targets, Thresholds};
 use crem_wire::crem::registry::Scheme;
 
+use crate::team::Place;
+
 /// Octets of a frame, for turning bounds in frames into bounds in octets, which then never bind first.
 const FRAME_OCTETS: u64 = 16_384;
 
-/// The core's configuration for a segment.
-pub fn core_config(segment: &Segment) -> CoreConfig {
+/// The core's configuration for one worker of a segment. Bounds are the segment's: each worker has its
+/// share.
+pub fn core_config(segment: &Segment, place: &Place) -> CoreConfig {
     let mut core = CoreConfig::new(segment.crem_port);
     core.mode = match segment.mode {
         Mode::Active => config::Mode::Active,
@@ -28,8 +31,9 @@ pub fn core_config(segment: &Segment) -> CoreConfig {
     core.verify_sources = segment.policy.verify_sources;
     core.responses = segment.policy.responses;
     fec(segment, &mut core);
-    csf(segment, &mut core);
-    crf(segment, &mut core);
+    core.shard = place.shard();
+    csf(segment, place, &mut core);
+    crf(segment, place, &mut core);
     core
 }
 
@@ -97,35 +101,40 @@ fn fec(segment: &Segment, core: &mut CoreConfig) {
     core.fec.max_t = max_t(segment);
 }
 
-fn csf(segment: &Segment, core: &mut CoreConfig) {
+fn csf(segment: &Segment, place: &Place, core: &mut CoreConfig) {
     let limits = &segment.limits;
-    core.csf.max_flows = limits.flows;
+    core.csf.max_flows = place.share_of_flows(limits.flows);
     core.csf.start_after = segment.policy.start_after_packets;
-    core.csf.hello_rate = limits.hello_per_s;
-    core.csf.hello_outstanding = limits.hello_outstanding;
-    core.csf.report_budget = limits.report_budget;
+    core.csf.hello_rate = place.share(limits.hello_per_s);
+    core.csf.hello_outstanding = place.share(limits.hello_outstanding);
+    core.csf.report_budget = place.share(limits.report_budget);
     core.csf.idle = Duration::from_millis(u64::from(limits.flow_idle_ms));
     core.csf.learn = segment.policy.learn;
-    core.csf.retain_packets = limits.retained_frames;
-    core.csf.retain_packets_per_flow = limits.retained_frames;
-    core.csf.retain_octets = u64::from(limits.retained_frames) * FRAME_OCTETS;
+    let retained = place.share(limits.retained_frames);
+    core.csf.retain_packets = retained;
+    core.csf.retain_packets_per_flow = retained;
+    core.csf.retain_octets = u64::from(retained) * FRAME_OCTETS;
 }
 
-fn crf(segment: &Segment, core: &mut CoreConfig) {
+fn crf(segment: &Segment, place: &Place, core: &mut CoreConfig) {
     let limits = &segment.limits;
-    core.crf.max_flows = limits.flows;
+    core.crf.max_flows = place.share_of_flows(limits.flows);
     core.crf.max_open_blocks = limits.open_blocks;
     core.crf.hold = match segment.policy.hold_ns {
         Hold::Auto => config::Hold::Auto,
         Hold::Fixed(0) => config::Hold::Off,
         Hold::Fixed(ns) => config::Hold::Fixed(Duration::from_nanos(ns)),
     };
-    core.crf.report_budget = limits.report_budget;
+    core.crf.report_budget = place.share(limits.report_budget);
     core.crf.idle = Duration::from_millis(u64::from(limits.flow_idle_ms));
-    core.crf.keep_packets = limits.held_frames;
-    core.crf.keep_octets = u64::from(limits.held_frames) * FRAME_OCTETS;
-    core.crf.hold_packets = hold_frames(limits);
-    core.crf.hold_octets = u64::from(hold_frames(limits)) * FRAME_OCTETS;
+    let (held, waiting) = (
+        place.share(limits.held_frames),
+        place.share(hold_frames(limits)),
+    );
+    core.crf.keep_packets = held;
+    core.crf.keep_octets = u64::from(held) * FRAME_OCTETS;
+    core.crf.hold_packets = waiting;
+    core.crf.hold_octets = u64::from(waiting) * FRAME_OCTETS;
     core.crf.fallback = segment.policy.source_copy;
     core.crf.replay = segment.policy.replay;
     core.crf.restored_ecn = match segment.policy.restored_ecn {
@@ -176,7 +185,7 @@ mod tests {
     #[test]
     fn what_the_document_says_reaches_the_core() {
         let document = parse(DOCUMENT, Syntax::Toml).unwrap();
-        let core = core_config(document.segments.values().next().unwrap());
+        let core = core_config(document.segments.values().next().unwrap(), &Place::ALONE);
         assert_eq!(core.crem_port, 4801);
         assert_eq!(core.own, ["192.0.2.1".parse::<std::net::IpAddr>().unwrap()]);
         let target = core.peer_for("10.0.2.9".parse().unwrap()).unwrap();
@@ -217,9 +226,23 @@ mod tests {
         assert!(!core.crf.replay && core.responses && core.csf.learn);
         let without = DOCUMENT.replace("k = 16", "source_copy = false, k = 16");
         let document = parse(&without, Syntax::Toml).unwrap();
-        let core = core_config(document.segments.values().next().unwrap());
+        let core = core_config(document.segments.values().next().unwrap(), &Place::ALONE);
         assert_eq!(core.fec.schemes, 0b110, "scheme 1 is never left out");
         assert_eq!(core.crf.idle, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_worker_has_its_share_of_the_bounds() {
+        let document = parse(DOCUMENT, Syntax::Toml).unwrap();
+        let place = Place {
+            index: 1,
+            count: 3,
+            seed: 0,
+        };
+        let core = core_config(document.segments.values().next().unwrap(), &place);
+        assert_eq!((core.shard.index, core.shard.count), (1, 3));
+        assert_eq!((core.csf.retain_packets, core.crf.keep_packets), (26, 11));
+        assert_eq!((core.csf.hello_rate, core.crf.hold_packets), (667, 6));
     }
 
     #[test]

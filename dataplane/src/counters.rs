@@ -16,6 +16,11 @@ macro_rules! counters {
             pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
                 $(f(stringify!($field), self.$field);)*
             }
+
+            /// Adds what another worker counted.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)*
+            }
         }
     };
 }
@@ -88,6 +93,8 @@ counters! {
         message_unsendable,
         /// In-band frame that found no buffer.
         inband_no_buffer,
+        /// From the WAN, and the ring to the worker that owns the flow was full.
+        handover_full,
     }
 }
 
@@ -147,6 +154,38 @@ counters! {
     }
 }
 
+counters! {
+    /// What one worker handed to others and took from them. All of it is 0 with one worker.
+    TeamCounters {
+        /// Packets handed to the owner of their flow: sent to the WAN already.
+        sent_out,
+        /// Packets taken as the owner of their flow: sent to the WAN by another worker.
+        sent_in,
+        /// Packets from the WAN handed to the owner of their flow.
+        received_out,
+        /// Packets from the WAN taken as the owner of their flow.
+        received_in,
+        /// Messages handed to the worker that they are for.
+        mail_out,
+        /// Messages taken from the worker that received them.
+        mail_in,
+        /// Frames sent for other workers.
+        relayed,
+        /// Packets sent to the WAN that their owner never saw, because its ring was full.
+        unseen,
+        /// Messages lost because the ring to their worker was full.
+        mail_lost,
+        /// Facts that a worker was not told, because its ring was full.
+        facts_lost,
+        /// Frames for the in-band interface lost because the ring to its worker was full.
+        kernel_lost,
+        /// Flow IDs that found no place in the table that tells whose they are.
+        unplaced,
+        /// Times that a burst stayed in the WAN port because a ring had no room for it.
+        waited,
+    }
+}
+
 /// CREM datagrams by type and by reason of refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Messages {
@@ -183,6 +222,20 @@ impl Messages {
         if let Some(count) = self.malformed.get_mut(error.index()) {
             *count += 1;
         }
+    }
+
+    /// Adds what another worker counted.
+    pub fn add(&mut self, other: &Self) {
+        let sum = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
+        sum(&mut self.received, &other.received);
+        sum(&mut self.sent, &other.sent);
+        sum(&mut self.malformed, &other.malformed);
+        self.checksum += other.checksum;
+        self.intercepted += other.intercepted;
+        self.not_served += other.not_served;
+        self.boundary += other.boundary;
+        self.transit += other.transit;
+        self.off += other.off;
     }
 
     /// Calls `f` with the name and the value of every counter.
@@ -242,4 +295,19 @@ pub struct SegmentCounters {
     pub coding: Coding,
     /// In-band interface.
     pub inband: InbandCounters,
+    /// Other workers.
+    pub team: TeamCounters,
+}
+
+impl SegmentCounters {
+    /// Adds what another worker counted.
+    pub fn add(&mut self, other: &Self) {
+        self.lan.add(&other.lan);
+        self.wan.add(&other.wan);
+        self.drops.add(&other.drops);
+        self.messages.add(&other.messages);
+        self.coding.add(&other.coding);
+        self.inband.add(&other.inband);
+        self.team.add(&other.team);
+    }
 }

@@ -1,11 +1,14 @@
 //! The pipeline's buffers, pools and ports on DPDK.
 
+use std::sync::Arc;
+
 use crem_core::packet::PktBuf;
 use crem_dpdk::{
     Batch, Error, HEADROOM, Mbuf, Mempool, Port as DpdkPort, PortStats, RxQueue, TxQueue,
 };
 
 use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
+use crate::team::Outlet;
 
 /// An mbuf.
 #[derive(Debug)]
@@ -53,23 +56,32 @@ impl Pool<Frame> for FramePool {
     }
 }
 
-/// Queue 0 of a port, both ways.
+/// One queue of a port, both ways.
 #[derive(Debug)]
 pub struct Device {
     rx: RxQueue,
     tx: TxQueue,
-    port: DpdkPort,
+    port: Arc<DpdkPort>,
     received: Batch<BURST>,
     sending: Batch<BURST>,
 }
 
 impl Device {
-    /// The queues of an open port.
+    /// The first queue of an open port.
     ///
     /// # Errors
-    /// If a queue is in use.
+    /// If it is in use.
     pub fn new(port: DpdkPort) -> Result<Self, Error> {
-        let (rx, tx) = (port.rx_queue(0)?, port.tx_queue(0)?);
+        Self::queue(&Arc::new(port), 0)
+    }
+
+    /// Queue `index` of an open port that others share.
+    ///
+    /// # Errors
+    /// If it is in use, or not there.
+    pub fn queue(port: &Arc<DpdkPort>, index: u16) -> Result<Self, Error> {
+        let (rx, tx) = (port.rx_queue(index)?, port.tx_queue(index)?);
+        let port = Arc::clone(port);
         Ok(Self {
             rx,
             tx,
@@ -118,12 +130,12 @@ const fn missed(stats: &PortStats) -> u64 {
     stats.rx_missed + stats.rx_errors + stats.rx_no_mbuf
 }
 
-/// Everything on DPDK.
+/// Everything on DPDK. A worker has a queue of each port, or sends by that of another worker.
 #[derive(Debug)]
 pub struct Dpdk;
 
 impl Platform for Dpdk {
     type Buf = Frame;
     type Pool = FramePool;
-    type Port = Device;
+    type Port = Outlet<Device, Frame>;
 }

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 const CHANCES: u32 = 3;
 
 /// Makes protection from nothing; `None` if that fails.
-pub type Remake<P> = Box<dyn FnMut() -> Option<Protection<P>>>;
+pub type Remake<P> = Box<dyn FnMut() -> Option<Protection<P>> + Send>;
 
 /// Where a segment stands after panics.
 pub struct Guard<P: Platform> {
@@ -50,6 +50,11 @@ impl<P: Platform> Guard<P> {
     fn failed(&mut self, now: Instant) {
         self.failures += 1;
         self.again_at = (self.failures < CHANCES).then(|| now + PAUSE);
+    }
+
+    /// Whether the document wants protection.
+    pub fn is_wanted(&self) -> bool {
+        self.remake.is_some()
     }
 
     /// Why protection is off although the document wants it.
@@ -84,7 +89,9 @@ impl<P: Platform> Segment<P> {
     fn recover(&mut self, now: Instant) {
         self.counters.coding.panics += 1;
         self.guard.failed(now);
-        self.view.active = false;
+        if let Some(team) = &self.team {
+            team.directory.leave_all(team.place.index);
+        }
         if let Some(mut failed) = self.protection.take() {
             let (saved, lost) = failed.rescue(now);
             self.counters.drops.held_lost += lost;
@@ -94,6 +101,7 @@ impl<P: Platform> Segment<P> {
             // Nobody knows what state it is in: not even its end may harm.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
         }
+        self.look_for_flows();
         self.pass_arrivals();
         self.descs.clear();
         self.mail.clear();
@@ -121,6 +129,6 @@ impl<P: Platform> Segment<P> {
         }
         self.guard.again_at = None;
         self.protection = self.guard.make();
-        self.view.active = self.protection.is_some();
+        self.look_for_flows();
     }
 }

@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crem_core::bucket::TimeBucket;
 use crem_core::time::Instant;
@@ -24,43 +26,73 @@ const MAX_HOPS: usize = 4096;
 /// Places of the table of stations; a power of two.
 const STATIONS: usize = 4096;
 
-/// One station.
-#[derive(Clone, Copy, Debug)]
+/// One station as an entry of the table: its MAC address, the side where it was last seen, and by side
+/// whether it was ever seen there since it is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seen {
     mac: Mac,
-    /// Where it was last seen.
     side: Side,
-    /// By side, whether it was ever seen there since it is kept.
     ever: [bool; 2],
 }
 
-/// Where stations were seen. A newer station may take the place of another one.
+impl Seen {
+    fn packed(self) -> u64 {
+        let [a, b, c, d, e, f] = self.mac.0;
+        let mac = u64::from_be_bytes([a, b, c, d, e, f, 0, 0]);
+        let ever = u64::from(self.ever[0]) | (u64::from(self.ever[1]) << 1);
+        mac | ((self.side as u64) << 2) | ever
+    }
+
+    fn unpacked(entry: u64) -> Self {
+        let [a, b, c, d, e, f, _, flags] = entry.to_be_bytes();
+        let side = if flags & 4 == 0 { Side::Lan } else { Side::Wan };
+        Self {
+            mac: Mac([a, b, c, d, e, f]),
+            side,
+            ever: [flags & 1 != 0, flags & 2 != 0],
+        }
+    }
+}
+
+/// Where stations were seen, by all workers of a segment. A newer station may take the place of another
+/// one; of two notes at one moment one is lost, and made again with the next frame.
 #[derive(Debug)]
-struct Stations {
-    places: Vec<Seen>,
-    last: [Mac; 2],
+pub struct Stations(Vec<AtomicU64>);
+
+impl Default for Stations {
+    fn default() -> Self {
+        Self((0..STATIONS).map(|_| AtomicU64::new(0)).collect())
+    }
 }
 
 impl Stations {
-    fn new() -> Self {
-        Self {
-            places: vec![
-                Seen {
-                    mac: Mac::default(),
-                    side: Side::Wan,
-                    ever: [false; 2],
-                };
-                STATIONS
-            ],
-            last: [Mac::default(); 2],
-        }
-    }
-
-    fn place(mac: Mac) -> usize {
+    fn place(&self, mac: Mac) -> Option<&AtomicU64> {
         let [_, _, a, b, c, d] = mac.0;
         // Fibonacci hashing of the four octets that differ most.
         let hash = u32::from_be_bytes([a, b, c, d]).wrapping_mul(0x9e37_79b1);
-        (hash >> (32 - STATIONS.ilog2())) as usize
+        self.0.get((hash >> (32 - STATIONS.ilog2())) as usize)
+    }
+
+    fn find(&self, mac: Mac) -> Option<Seen> {
+        let entry = self.place(mac)?.load(Ordering::Relaxed);
+        Some(Seen::unpacked(entry)).filter(|seen| entry != 0 && seen.mac == mac)
+    }
+}
+
+/// One worker's notes for the table.
+#[derive(Debug)]
+struct Watch {
+    stations: Arc<Stations>,
+    /// By side, the station noted last: most frames need no note.
+    last: [Mac; 2],
+}
+
+impl Watch {
+    fn new(stations: Arc<Stations>) -> Self {
+        Self {
+            stations,
+            last: [Mac::default(); 2],
+        }
     }
 
     #[inline]
@@ -70,37 +102,39 @@ impl Stations {
             return;
         }
         *last = mac;
+        self.note(mac, side);
+    }
+
+    fn note(&mut self, mac: Mac, side: Side) {
         // The other side forgets its shortcut, so that a station that moves is seen.
         let other = &mut self.last[side.opposite() as usize];
         if *other == mac {
             *other = Mac::default();
         }
-        if let Some(place) = self.places.get_mut(Self::place(mac)) {
+        let Some(place) = self.stations.place(mac) else {
+            return;
+        };
+        let mut seen = Seen::unpacked(place.load(Ordering::Relaxed));
+        if seen.mac != mac {
             // Who is pushed out must be learnt anew when seen again.
             for last in &mut self.last {
-                if *last == place.mac && place.mac != mac {
+                if *last == seen.mac {
                     *last = Mac::default();
                 }
             }
-            if place.mac != mac {
-                (place.mac, place.ever) = (mac, [false; 2]);
-            }
-            place.side = side;
-            place.ever[side as usize] = true;
+            (seen.mac, seen.ever) = (mac, [false; 2]);
         }
-    }
-
-    fn find(&self, mac: Mac) -> Option<&Seen> {
-        let place = self.places.get(Self::place(mac))?;
-        (place.mac == mac).then_some(place)
+        seen.side = side;
+        seen.ever[side as usize] = true;
+        place.store(seen.packed(), Ordering::Relaxed);
     }
 
     /// Forgets a station.
     fn forget(&mut self, mac: Mac) {
-        if let Some(place) = self.places.get_mut(Self::place(mac))
-            && place.mac == mac
+        if let Some(place) = self.stations.place(mac)
+            && Seen::unpacked(place.load(Ordering::Relaxed)).mac == mac
         {
-            place.mac = Mac::default();
+            place.store(0, Ordering::Relaxed);
             for last in &mut self.last {
                 if *last == mac {
                     *last = Mac::default();
@@ -116,9 +150,10 @@ pub struct Inband<P: Platform> {
     pub station: Station,
     /// What went through it.
     pub counters: InbandCounters,
-    port: P::Port,
+    /// The kernel's interface, at the worker that has it.
+    port: Option<P::Port>,
     default_side: Side,
-    stations: Stations,
+    watch: Watch,
     hops: HashMap<IpAddr, Mac>,
     police: TimeBucket,
     discovery_police: TimeBucket,
@@ -131,12 +166,24 @@ impl<P: Platform> Inband<P> {
     /// A station whose kernel interface is `port`; frames to stations not seen yet go to
     /// `default_side`.
     pub fn new(station: Station, port: P::Port, default_side: Side, now: Instant) -> Self {
+        let stations = Arc::default();
+        Self::shared(station, Some(port), default_side, stations, now)
+    }
+
+    /// The same of one of several workers, which share the table of stations; one of them has the port.
+    pub fn shared(
+        station: Station,
+        port: Option<P::Port>,
+        default_side: Side,
+        stations: Arc<Stations>,
+        now: Instant,
+    ) -> Self {
         Self {
             station,
             counters: InbandCounters::default(),
             port,
             default_side,
-            stations: Stations::new(),
+            watch: Watch::new(stations),
             hops: HashMap::with_capacity(MAX_HOPS),
             police: TimeBucket::new(RATE, DEPTH, now),
             discovery_police: TimeBucket::new(RATE, DEPTH, now),
@@ -150,8 +197,13 @@ impl<P: Platform> Inband<P> {
     #[inline]
     pub fn learn(&mut self, frame: &[u8], side: Side) {
         if let Some(&[a, b, c, d, e, f]) = frame.get(6..12) {
-            self.stations.learn(Mac([a, b, c, d, e, f]), side);
+            self.watch.learn(Mac([a, b, c, d, e, f]), side);
         }
+    }
+
+    /// Takes no station for known any more: another worker may have seen it elsewhere.
+    pub fn look_anew(&mut self) {
+        self.watch.last = [Mac::default(); 2];
     }
 
     /// The tags of our frames, with this priority.
@@ -173,7 +225,7 @@ impl<P: Platform> Inband<P> {
             None => {
                 if let Some(mac) = self.hops.remove(&peer) {
                     // It may come back on the other side.
-                    self.stations.forget(mac);
+                    self.watch.forget(mac);
                 }
             }
         }
@@ -183,7 +235,7 @@ impl<P: Platform> Inband<P> {
     /// uses its address on the other one: a host could draw what we send to the peer to itself.
     pub fn next_hop(&self, peer: IpAddr) -> Option<(Mac, Side)> {
         let mac = *self.hops.get(&peer)?;
-        let side = match self.stations.find(mac) {
+        let side = match self.watch.stations.find(mac) {
             Some(seen) if !seen.ever[self.default_side as usize] => seen.side,
             _ => self.default_side,
         };
@@ -204,9 +256,8 @@ impl<P: Platform> Inband<P> {
 
     /// The port behind which a station is.
     pub fn side_of(&self, mac: Mac) -> Side {
-        self.stations
-            .find(mac)
-            .map_or(self.default_side, |seen| seen.side)
+        let seen = self.watch.stations.find(mac);
+        seen.map_or(self.default_side, |seen| seen.side)
     }
 
     /// Takes a frame for the kernel, without our VLAN tag.
@@ -242,9 +293,14 @@ impl<P: Platform> Inband<P> {
         if self.to_kernel.is_empty() {
             return;
         }
+        let Some(port) = &mut self.port else {
+            drops.inband_queue += self.to_kernel.len() as u64;
+            self.to_kernel.clear();
+            return;
+        };
         while !self.to_kernel.is_empty() {
             let count = self.to_kernel.len();
-            self.port.send(&mut self.to_kernel);
+            port.send(&mut self.to_kernel);
             self.counters.to_kernel += (count - self.to_kernel.len()) as u64;
             // The driver stops at a frame that it finds too long; those behind it are not to blame.
             if !self.to_kernel.is_empty() {
@@ -262,8 +318,11 @@ impl<P: Platform> Inband<P> {
         drops: &mut Drops,
         mut send: impl FnMut(Side, P::Buf),
     ) -> bool {
+        let Some(port) = &mut self.port else {
+            return false;
+        };
         let mut frames = core::mem::take(&mut self.from_kernel);
-        self.port.receive(&mut frames);
+        port.receive(&mut frames);
         let any = !frames.is_empty();
         self.counters.from_kernel += frames.len() as u64;
         for frame in frames.drain(..) {
@@ -386,8 +445,8 @@ mod tests {
         let tagged = [&plain[..12], &[0x81, 0, 0, 5], &plain[12..]].concat();
         inband.punt(HeapBuf::new(&tagged), &pool, Instant(0), &mut drops);
         inband.give(&mut drops);
-        assert_eq!(inband.port.sent[0].octets(), plain);
-        inband.port.arrive(&plain);
+        assert_eq!(inband.port.as_ref().unwrap().sent[0].octets(), plain);
+        inband.port.as_mut().unwrap().arrive(&plain);
         let mut sent = Vec::new();
         assert!(inband.take(&pool, &mut drops, |side, f| {
             sent.push((side, f.octets().to_vec()))
@@ -416,7 +475,7 @@ mod tests {
         assert_eq!(drops.inband_rate, 3);
         let mut udp = arp(mac(2));
         udp[12..14].copy_from_slice(&[0x08, 0x00]);
-        inband.port.arrive(&udp);
+        inband.port.as_mut().unwrap().arrive(&udp);
         inband.take(&pool, &mut drops, |_, _| panic!("must not leave"));
         assert_eq!(drops.inband_egress, 1);
     }

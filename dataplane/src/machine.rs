@@ -28,18 +28,26 @@ const BUFFER_OVERHEAD: u64 = 192;
 
 /// Buffers that a segment may take besides those that it retains and holds: what waits for both ports,
 /// symbols, repair, HELLOs with the frame they follow, descriptors, bursts.
-fn reserve(segment: &Segment) -> u32 {
+/// Each worker has its own, and between two of them a burst may be under way.
+fn reserve(segment: &Segment, workers: u16) -> u32 {
+    let workers = u32::from(workers);
+    let between = workers * (workers - 1) * BURST as u32;
+    let tap = match segment.mode {
+        Mode::Passthrough | Mode::Block => u32::from(TAP_DESCRIPTORS),
+        Mode::Active => u32::from(TAP_DESCRIPTORS) + segment.limits.hello_outstanding,
+    };
+    workers * reserve_of_worker(segment) + between + tap
+}
+
+fn reserve_of_worker(segment: &Segment) -> u32 {
     let hardware = [&segment.lan, &segment.wan]
         .iter()
         .filter(|device| matches!(device, Device::Pci(_)))
         .count();
     let forwarding = 2 * WAITING as u32 + 4 * BURST as u32 + DESCRIPTORS * hardware as u32;
     match segment.mode {
-        Mode::Passthrough | Mode::Block => forwarding + u32::from(TAP_DESCRIPTORS),
-        Mode::Active => {
-            let repair = SLOTS + REPAIRS as u32;
-            forwarding + u32::from(TAP_DESCRIPTORS) + repair + segment.limits.hello_outstanding
-        }
+        Mode::Passthrough | Mode::Block => forwarding,
+        Mode::Active => forwarding + SLOTS + REPAIRS as u32,
     }
 }
 
@@ -201,10 +209,10 @@ fn kept(segment: &Segment) -> u32 {
 }
 
 fn check_pool(document: &Document, pool_frames: u32, issues: &mut Vec<Issue>) {
-    let sum = |f: fn(&Segment) -> u32| -> u64 {
+    let sum = |f: &dyn Fn(&Segment) -> u32| -> u64 {
         document.segments.values().map(|s| u64::from(f(s))).sum()
     };
-    let (all, reserve) = (sum(kept), sum(reserve));
+    let (all, reserve) = (sum(&kept), sum(&|s| reserve(s, document.workers)));
     if all + reserve <= u64::from(pool_frames) {
         return;
     }
@@ -230,7 +238,7 @@ fn check_pool(document: &Document, pool_frames: u32, issues: &mut Vec<Issue>) {
 /// # Errors
 /// Everything that is not there, with pointers into the bootstrap.
 pub fn check_bootstrap(
-    cpu: Option<u32>,
+    wanted_cpus: &[u32],
     memory_mb: Option<u32>,
     pool_frames: u32,
     ring_frames: u32,
@@ -240,9 +248,9 @@ pub fn check_bootstrap(
     let cpus = Affinity::of_current_thread()
         .map(|a| a.cpus())
         .unwrap_or_default();
-    if let Some(cpu) = cpu.filter(|cpu| !cpus.contains(cpu)) {
+    for cpu in wanted_cpus.iter().filter(|cpu| !cpus.contains(cpu)) {
         issues.push(Issue::new(
-            "/worker/cpu",
+            "/worker/cpus",
             cpu.to_string(),
             format!("one of the CPUs that this process may use: {cpus:?}"),
         ));
@@ -410,7 +418,7 @@ mod tests {
             1500,
         );
         let segment = active.segments.values().next().unwrap();
-        let needed = 2048 + 1024 + 512 + reserve(segment);
+        let needed = 2048 + 1024 + 512 + reserve(segment, 1);
         // The defaults of both files fit each other.
         assert!(needed <= 8191);
         assert!(check(&active, needed).is_ok());
@@ -425,7 +433,7 @@ mod tests {
             "passthrough",
             1500,
         );
-        assert!(check(&idle, reserve(idle.segments.values().next().unwrap())).is_ok());
+        assert!(check(&idle, reserve(idle.segments.values().next().unwrap(), 1)).is_ok());
     }
 
     #[test]
@@ -434,9 +442,9 @@ mod tests {
             mtus: vec![(1500, 1500)],
             room: 2176,
         };
-        assert!(check_bootstrap(None, None, 8191, 2048, &ports).is_ok());
+        assert!(check_bootstrap(&[], None, 8191, 2048, &ports).is_ok());
         let bad = check_bootstrap(
-            Some(1023),
+            &[1023],
             Some(1 << 20),
             1 << 22,
             2048,
@@ -453,7 +461,7 @@ mod tests {
             .collect();
         assert_eq!(
             pointers,
-            ["/worker/cpu", "/memory/mb", "/memory/pool_frames"]
+            ["/worker/cpus", "/memory/mb", "/memory/pool_frames"]
         );
     }
 

@@ -8,7 +8,7 @@ use crem_wire::crem::registry::MessageType;
 use crem_wire::crem::{Message, Parsed, parse};
 use crem_wire::frame::{self, udp_checksum_ok};
 
-use crate::buffer::{Buffer, Platform};
+use crate::buffer::{Buffer, Platform, Port};
 use crate::classify::{Datagram, Side};
 use crate::protect::{Protection, Surroundings};
 use crate::segment::Segment;
@@ -86,6 +86,9 @@ impl<P: Platform> Segment<P> {
             messages: &mut self.out_messages,
         };
         protection.settle(&mut around, now, &mut self.to_lan);
+        if let Some(restored) = &self.restored {
+            self.lan.device.mark_restored(restored);
+        }
         for (side, frame) in self.out_messages.drain(..) {
             match side {
                 Side::Lan => self.to_lan.push(frame),
@@ -93,6 +96,7 @@ impl<P: Platform> Segment<P> {
             }
         }
         self.send_both();
+        self.tell_facts();
     }
 
     /// Lets timers run that are due, those of the receiver function only with `receiver`.
@@ -182,7 +186,7 @@ impl<P: Platform> Segment<P> {
     }
 }
 
-fn payload<'a>(frame: &'a [u8], datagram: &Datagram) -> &'a [u8] {
+pub(crate) fn payload<'a>(frame: &'a [u8], datagram: &Datagram) -> &'a [u8] {
     let from = usize::from(datagram.payload_off);
     frame
         .get(from..from + usize::from(datagram.payload_len))

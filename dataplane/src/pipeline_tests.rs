@@ -22,13 +22,14 @@ use crate::buffer::heap::{Heap, HeapBuf, HeapPool, HeapPort, panic_at_clone};
 use crate::classify::{NEVER_CUT, Side, Station, View};
 use crate::guard::Remake;
 use crate::inband::Inband;
-use crate::protect::Protection;
+use crate::protect::{Protection, Share};
 use crate::segment::{Parts, Segment};
 use crate::snapshot::SegmentSnapshot;
 
 mod changes;
 mod metering;
 mod responses;
+mod team;
 
 const HOSTS: [&str; 2] = ["10.0.1.1", "10.0.2.1"];
 const GATEWAYS: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
@@ -85,15 +86,16 @@ fn segment(own: usize, peered: bool, policy: &str) -> Segment<Heap> {
     segment_in(None, own, peered, policy)
 }
 
-/// The same with the in-band address in a VLAN.
-fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segment<Heap> {
-    let config = config(own, peered, policy);
-    let station = Station {
+fn station(own: usize, vlan: Option<u16>) -> Station {
+    Station {
         address: address(GATEWAYS[own]),
         mac: gateway_mac(own),
         vlan,
-    };
-    let view = View {
+    }
+}
+
+fn view(config: &SegmentConfig, station: Station) -> View {
+    View {
         parse: ParseConfig {
             crem_port: Some(CREM_PORT),
             vxlan_port: None,
@@ -106,7 +108,14 @@ fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segm
         verify_sources: false,
         drop_lldp: true,
         cut_from: [NEVER_CUT; 2],
-    };
+    }
+}
+
+/// The same with the in-band address in a VLAN.
+fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segment<Heap> {
+    let config = config(own, peered, policy);
+    let station = station(own, vlan);
+    let view = view(&config, station);
     let mut inband = Inband::new(station, HeapPort::default(), Side::Wan, Instant(0));
     inband.set_next_hop(address(GATEWAYS[1 - own]), Some(gateway_mac(1 - own)));
     let remake = remake(own, &config, &view);
@@ -126,7 +135,8 @@ fn remake(own: usize, config: &SegmentConfig, view: &View) -> Remake<Heap> {
     Box::new(move || {
         let seed = [u8::try_from(own).unwrap() + 1; 32];
         let at = address(GATEWAYS[own]);
-        Some(Protection::new(&config, at, &seen, Engine::scalar(), seed))
+        let (engine, share) = (Engine::scalar(), Share::ALONE);
+        Some(Protection::new(&config, at, &seen, engine, seed, share))
     })
 }
 

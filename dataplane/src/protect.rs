@@ -1,6 +1,8 @@
 //! The protocol functions of a segment with what their decisions need to be carried out: symbol slots,
 //! coder, decoder, the repair queue, next hops. Decisions are all `crem-core`'s.
 
+mod hear;
+
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +20,6 @@ use crem_core::packet::Desc;
 use crem_core::time::Instant;
 use crem_fec::Engine;
 use crem_wire::crem::registry::CloseReason;
-use crem_wire::crem::{Message, RepairHeader};
 use crem_wire::frame::{Mac, ParseConfig, Tags, parse};
 
 use crate::buffer::{Buffer, Platform};
@@ -34,7 +35,10 @@ use crate::resent::is_resent;
 use crate::restore::Restorer;
 use crate::slots::Slots;
 use crate::snapshot::{FlowSnapshot, SegmentSnapshot};
+use crate::team::Fact;
 use crate::tx::{Repair, RepairQueue};
+
+pub use hear::Share;
 
 /// Symbols under construction at once.
 pub const SLOTS: u32 = 1024;
@@ -42,8 +46,6 @@ pub const SLOTS: u32 = 1024;
 const WANTED: usize = 16;
 /// Events kept until the next snapshot.
 const EVENTS: usize = 64;
-/// How often a REPAIR says that its sender is alive.
-const REVIVE: Duration = Duration::from_millis(100);
 /// How long an ordinary symbol is of use: longer than any hold, and its block is asked for by then.
 const ORDINARY_AGE: Duration = Duration::from_millis(10);
 /// How long the answer to a request is of use: it is asked for again by then on all but the longest
@@ -82,6 +84,9 @@ pub struct Protection<P: Platform> {
     scratch: Vec<u8>,
     /// When the next REPAIR may say that its sender is alive.
     revive_at: Instant,
+    share: Share,
+    /// What other workers have to know.
+    facts: Vec<Fact>,
 }
 
 impl<P: Platform> Protection<P> {
@@ -92,8 +97,9 @@ impl<P: Platform> Protection<P> {
         view: &View,
         engine: Engine,
         seed: [u8; 32],
+        share: Share,
     ) -> Self {
-        let core = core_config(config);
+        let core = core_config(config, &share.place);
         let slots = Slots::new(SLOTS);
         let mut actions = Actions::default();
         actions.free_slots.extend(slots.names());
@@ -117,6 +123,8 @@ impl<P: Platform> Protection<P> {
             events: VecDeque::with_capacity(EVENTS),
             scratch: Vec::with_capacity(2048),
             revive_at: Instant(0),
+            facts: Vec::new(),
+            share,
         }
     }
 
@@ -127,10 +135,14 @@ impl<P: Platform> Protection<P> {
         }
     }
 
-    /// Packets toward the WAN, forwarded already. The receiver function looks for READ and atomic requests
-    /// among them: what is asked for again is not restored (AMB-READRESP).
+    /// Packets toward the WAN, forwarded already.
     pub fn sources_sent(&mut self, now: Instant, descs: &[Desc<P::Buf>]) {
         self.csf.on_burst(now, descs, &mut self.actions);
+    }
+
+    /// The same packets, or those of other workers: the receiver function looks for READ and atomic
+    /// requests among them, since what is asked for again is not restored (AMB-READRESP).
+    pub fn requests_sent(&mut self, now: Instant, descs: &[Desc<P::Buf>]) {
         self.crf.on_reverse_burst(now, descs, &mut self.actions);
     }
 
@@ -169,57 +181,6 @@ impl<P: Platform> Protection<P> {
         merge(arrivals, descs, &mut self.actions.deliver, out);
     }
 
-    /// A REPAIR with the offset of its symbol in the frame.
-    pub fn repair(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        header: &RepairHeader,
-        symbol: Option<(P::Buf, u16)>,
-        ce: bool,
-    ) {
-        // Any valid message ends a dead state (AMB-SCALE); once in a while is at once.
-        if now >= self.revive_at {
-            self.revive_at = now + REVIVE;
-            self.csf.peer_alive(from, None);
-        }
-        self.crf
-            .on_repair(now, from, header, symbol, ce, &mut self.actions);
-    }
-
-    /// Any other message.
-    pub fn message(&mut self, now: Instant, from: SocketAddr, message: &Message, ce: bool) {
-        let Self {
-            csf, crf, actions, ..
-        } = self;
-        match message {
-            Message::Hello(hello) => {
-                csf.peer_alive(from, Some(hello.flow.source));
-                crf.on_message(now, from, message, &|id| !csf.uses(from, id), actions);
-            }
-            Message::ParamUpdate(update) => {
-                csf.peer_alive(from, None);
-                crf.on_message(now, from, message, &|_| true, actions);
-                if let Some(stream) = crf.stream_of(from, update.flow) {
-                    csf.peer_met(from, stream.source, stream.space);
-                }
-            }
-            // Both spaces of Flow IDs share address and port (AMB-CLOSEPAIR).
-            Message::Close(close) => {
-                if csf.uses(from, close.flow) {
-                    csf.on_message(now, from, message, ce, actions);
-                }
-                crf.on_message(now, from, message, &|_| true, actions);
-            }
-            Message::HelloAck(_)
-            | Message::ParamAck(_)
-            | Message::BlockRequest(_)
-            | Message::RangeRequest(_)
-            | Message::LossReport(_)
-            | Message::PathReport(_) => csf.on_message(now, from, message, ce, actions),
-        }
-    }
-
     /// Lets timers run that are due, those of the receiver function only with `receiver`. Whether any
     /// was.
     pub fn run_timers(&mut self, now: Instant, receiver: bool) -> bool {
@@ -251,6 +212,7 @@ impl<P: Platform> Protection<P> {
             let decoded = self.restorer.run(&job, &self.actions, around.pool, coding);
             self.crf.on_decoded(now, decoded, &mut self.actions);
         }
+        self.note_flow_ids();
         self.note_restored(around.restored);
         out.extend(self.actions.deliver.drain(..).map(|(_, frame)| frame));
         let drops = &mut around.counters.drops;

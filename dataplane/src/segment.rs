@@ -15,6 +15,7 @@ use crate::metering::{Metering, Tap};
 use crate::order::Arrival;
 use crate::protect::Protection;
 use crate::snapshot::SegmentSnapshot;
+use crate::team::{Fact, Item, Team};
 use crate::tx::Egress;
 
 /// Full bursts from the WAN after which the receiver's timers run although more waits.
@@ -24,7 +25,8 @@ const MAX_BACKLOG: u32 = 64;
 const MAX_EARLY_BURSTS: u32 = 4096;
 /// Turns between two looks at the pool, which costs as much as a few frames.
 const LOOK_AT_POOL: u32 = 64;
-/// Free buffers below which the oldest retained ones are given up.
+/// Free buffers, for each worker, below which the oldest retained ones are given up. Some of the free ones
+/// are in the caches of other workers.
 const LOW_POOL: u32 = 512;
 
 /// A segment.
@@ -48,11 +50,18 @@ pub struct Segment<P: Platform> {
     pub(crate) arrivals: Vec<Arrival<P::Buf>>,
     pub(crate) descs: Vec<Desc<P::Buf>>,
     pub(crate) mail: Vec<(Datagram, P::Buf)>,
-    acks: Vec<Ack>,
-    managed: Vec<Managed>,
+    pub(crate) acks: Vec<Ack>,
+    pub(crate) managed: Vec<Managed>,
     pub(crate) metering: Option<Metering<P>>,
     /// Frames restored in this turn, where that is asked for.
     pub(crate) restored: Tap<P::Buf>,
+    /// The other workers of the segment.
+    pub(crate) team: Option<Team<P>>,
+    pub(crate) inbox: Vec<Item<P::Buf>>,
+    pub(crate) inbox_descs: Vec<Desc<P::Buf>>,
+    pub(crate) asked: Vec<Desc<P::Buf>>,
+    pub(crate) handed_mail: Vec<(Datagram, P::Buf)>,
+    pub(crate) facts: Vec<Fact>,
 }
 
 /// What a segment is made of.
@@ -102,6 +111,12 @@ impl<P: Platform> Segment<P> {
             out_messages: Vec::with_capacity(BURST),
             metering: None,
             restored: None,
+            team: None,
+            inbox: Vec::new(),
+            inbox_descs: Vec::new(),
+            asked: Vec::new(),
+            handed_mail: Vec::new(),
+            facts: Vec::new(),
         }
     }
 
@@ -125,12 +140,13 @@ impl<P: Platform> Segment<P> {
     /// `clock` is read once after each burst.
     pub fn turn(&mut self, clock: &impl Fn() -> Instant) -> bool {
         let mut busy = self.serve_lan(clock);
+        let (handed, more) = self.serve_inbox(clock);
         let received = self.serve_wan(clock);
-        busy |= received > 0;
-        busy |= self.serve_kernel();
+        busy |= handed || received > 0;
+        busy |= self.serve_kernel() | self.serve_relayed();
         // What waits in the ring has arrived: a hold must not end because we were late to look. But it
         // must end.
-        self.backlog = if received < BURST {
+        self.backlog = if received < BURST && !more {
             0
         } else {
             self.backlog + 1
@@ -141,9 +157,11 @@ impl<P: Platform> Segment<P> {
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(LOOK_AT_POOL) {
             self.guarded(now, |s| {
-                s.spare_buffers(now, LOW_POOL);
+                let workers = s.team.as_ref().map_or(1, |t| u32::from(t.place.count));
+                s.spare_buffers(now, LOW_POOL * workers);
                 s.rearm(now);
             });
+            self.look_anew();
         }
         self.lan.flush();
         self.wan.flush();
@@ -178,6 +196,8 @@ impl<P: Platform> Segment<P> {
                 .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
             self.guarded(now, |s| {
                 s.learn(now);
+                s.note_requests(now);
+                s.hand_over_sent();
                 s.offer_to_sender(now);
                 s.read_mail(now);
             });
@@ -189,6 +209,9 @@ impl<P: Platform> Segment<P> {
     /// WAN to LAN; gives the length of the burst. Lets the receiver function see the sources of the burst, and send on what it gives
     /// back among everything else in the order of arrival.
     fn serve_wan(&mut self, clock: &impl Fn() -> Instant) -> usize {
+        if !self.may_receive(clock) {
+            return 0;
+        }
         let mut burst = core::mem::take(&mut self.burst);
         self.wan.receive(&mut burst);
         let received = burst.len();
@@ -201,8 +224,10 @@ impl<P: Platform> Segment<P> {
                 match self.sort(frame, Side::Wan, now) {
                     Sorted::Onward(frame) => self.arrivals.push(Arrival::Plain(frame)),
                     Sorted::Source(source, frame) => {
-                        self.arrivals.push(Arrival::Flow(self.descs.len()));
-                        self.descs.push(desc(&source, frame));
+                        if let Some(desc) = self.keep_received(desc(&source, frame)) {
+                            self.arrivals.push(Arrival::Flow(self.descs.len()));
+                            self.descs.push(desc);
+                        }
                     }
                     Sorted::Gone => {}
                 }
@@ -221,11 +246,19 @@ impl<P: Platform> Segment<P> {
 
     /// Lets the sender function see what passed besides sources; nothing at all unless that is switched on.
     fn learn(&mut self, now: Instant) {
+        self.share_learnt();
         if let Some(protection) = &mut self.protection {
             protection.learn(now, &self.acks, &self.managed);
         }
         self.acks.clear();
         self.managed.clear();
+    }
+
+    /// Shows the receiver function what hosts behind the LAN port ask for.
+    fn note_requests(&mut self, now: Instant) {
+        if let Some(protection) = &mut self.protection {
+            protection.requests_sent(now, &self.descs);
+        }
     }
 
     fn offer_to_sender(&mut self, now: Instant) {
@@ -238,13 +271,16 @@ impl<P: Platform> Segment<P> {
         self.settle(now);
     }
 
-    fn offer_to_receiver(&mut self, now: Instant) {
+    pub(crate) fn offer_to_receiver(&mut self, now: Instant) {
         match &mut self.protection {
             Some(protection) => {
                 if !self.descs.is_empty() {
                     protection.sources_received(now, &self.descs);
                 }
                 protection.note_restored(&mut self.restored);
+                if let Some(restored) = &self.restored {
+                    self.lan.device.mark_restored(restored);
+                }
                 protection.merge(&mut self.arrivals, &self.descs, &mut self.to_lan);
             }
             None => self.pass_arrivals(),
@@ -261,7 +297,9 @@ impl<P: Platform> Segment<P> {
         }
         let mut mail = core::mem::take(&mut self.mail);
         for (datagram, frame) in mail.drain(..) {
-            self.message(now, &datagram, frame);
+            if let Some((datagram, frame)) = self.keep_mail(datagram, frame) {
+                self.message(now, &datagram, frame);
+            }
         }
         self.mail = mail;
         self.settle(now);
@@ -352,7 +390,10 @@ impl<P: Platform> Segment<P> {
         }
     }
 
-    fn punt(&mut self, frame: P::Buf, now: Instant) {
+    pub(crate) fn punt(&mut self, frame: P::Buf, now: Instant) {
+        let Some(frame) = self.keep_for_kernel(frame) else {
+            return;
+        };
         if let Some(inband) = &mut self.inband {
             inband.punt(frame, &self.pool, now, &mut self.counters.drops);
         }
@@ -360,8 +401,14 @@ impl<P: Platform> Segment<P> {
 
     /// Puts the state of the segment into `to`, whose memory is kept.
     pub fn describe(&mut self, to: &mut SegmentSnapshot) {
-        self.lan.counters.device_drops = self.lan.device.device_drops();
-        self.wan.counters.device_drops = self.wan.device.device_drops();
+        // The devices count for all workers.
+        if self.team.as_ref().is_none_or(Team::is_home) {
+            self.lan.counters.device_drops = self.lan.device.device_drops();
+            self.wan.counters.device_drops = self.wan.device.device_drops();
+        }
+        if let Some(team) = self.team.as_ref().filter(|team| team.is_home()) {
+            self.counters.team.unplaced = team.directory.unplaced();
+        }
         to.counters = self.counters;
         to.counters.lan = self.lan.counters;
         to.counters.wan = self.wan.counters;

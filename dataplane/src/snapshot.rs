@@ -46,9 +46,22 @@ pub enum FlowSnapshot {
     Receiver(crf::FlowStatus),
 }
 
-/// All segments at one moment.
+/// What is told of a worker among others.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerSnapshot {
+    /// Iterations of the loop.
+    pub loops: u64,
+    /// Iterations with something to do.
+    pub busy_loops: u64,
+    /// Counters by segment.
+    pub segments: Vec<SegmentCounters>,
+}
+
+/// All segments of one worker at one moment, or of all workers together.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    /// Number of the worker; 0 of all together.
+    pub worker: u16,
     /// Nanoseconds since the start of the worker.
     pub at_ns: u64,
     /// Generation of the document in force.
@@ -61,6 +74,8 @@ pub struct Snapshot {
     pub buffers: (u32, u32),
     /// Segments in the order of the document.
     pub segments: Vec<SegmentSnapshot>,
+    /// The single workers, where this is of several together.
+    pub workers: Vec<WorkerSnapshot>,
     /// Flows with their segments, and how many were left out, if they were asked for.
     pub flows: Option<(Vec<(usize, FlowSnapshot)>, u64)>,
 }

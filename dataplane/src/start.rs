@@ -1,39 +1,33 @@
 //! From a config document to a running worker: checks of what the machine has, ports, pool, in-band
 //! interfaces, the auxiliary thread; and the way back at the end.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
-use crem_api::{Device as Wanted, Document, Inband as InbandConfig, Invalid, MacAddr, Mode};
-use crem_api::{Segment as SegmentConfig, SegmentId, Side as ConfigSide};
+use crem_api::{Device as Wanted, Document, Invalid};
 use crem_core::time::Instant;
-use crem_dpdk::{Clock, Eal, EalConfig, Memory, Mempool, MempoolConfig, Port, PortConfig, vdev};
+use crem_dpdk::{Clock, Eal, EalConfig, Memory, Mempool, MempoolConfig, vdev};
 use crem_fec::Engine;
 
 use crate::apply::MakeRemake;
 use crate::aux::{
-    self, About, Applier, Ends, KernelStation, OrderEnds, PortInterface, Started, Task,
-    interface_name,
+    self, About, Applier, Ends, OrderEnds, PortInterface, Started, Task, WorkerEnds, interface_name,
 };
-use crate::classify::{Side, Station, View};
-use crate::describe::{describe, own_mac, view};
-use crate::dpdk::{Device, Dpdk, FramePool};
-use crate::guard::Remake;
-use crate::inband::Inband;
-use crate::machine::{self, Ports, TAP_DESCRIPTORS};
+use crate::classify::Side;
+use crate::crew;
+use crate::describe::{describe, own_mac};
+use crate::dpdk::Dpdk;
+use crate::line::{Maker, protecting, tell_bounds};
+use crate::machine::{self, Ports};
 use crate::metering::Setup;
-use crate::protect::Protection;
-use crate::segment::{Parts, Segment};
+use crate::segment::Segment;
 use crate::worker::{Idle, Links, Worker};
 
 /// Memory besides the pool that EAL and drivers take, in MB.
 const OVERHEAD_MB: u32 = 16;
-
-/// What the tap driver takes at most; CREM's own packets do not go through it.
-const TAP_MTU: u32 = 1500;
 
 /// Where packet memory comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,8 +49,13 @@ pub struct Options {
     pub status_socket: PathBuf,
     /// Path of the socket of the exporting process, if anything is observed.
     pub export_socket: PathBuf,
-    /// CPU of the worker; `None` leaves it to the scheduler.
-    pub cpu: Option<u32>,
+    /// CPUs of the workers in their order; those without one are left to the scheduler.
+    pub cpus: Vec<u32>,
+    /// Queues of a port that is a kernel interface: the kernel spreads frames over them by addresses and
+    /// ports.
+    pub interface_queues: u16,
+    /// Time without a turn after which a worker is stuck and the process ends; zero: never.
+    pub watchdog: Duration,
     /// Packet memory.
     pub memory: MemoryKind,
     /// Packet memory in MB; `None` computes it from the pool.
@@ -99,8 +98,10 @@ pub enum Failure {
 /// [`Failure`], when it does not start.
 pub fn run(options: Options) -> Result<(), Failure> {
     let ports = machine::check(&options.document, options.pool_frames).map_err(Failure::Invalid)?;
-    let (mb, frames, ring) = (options.memory_mb, options.pool_frames, options.ring_frames);
-    machine::check_bootstrap(options.cpu, mb, frames, ring, &ports).map_err(Failure::Bootstrap)?;
+    let (mb, frames) = (options.memory_mb, options.pool_frames);
+    let rings = options.ring_frames * u32::from(interface_queues(&options));
+    machine::check_bootstrap(&options.cpus, mb, frames, rings, &ports)
+        .map_err(Failure::Bootstrap)?;
     aux::check_socket(&options.status_socket).map_err(Failure::Bootstrap)?;
     let _claims = machine::claim(&options.document).map_err(Failure::Invalid)?;
     let pool_config = MempoolConfig {
@@ -139,8 +140,9 @@ fn serve(
             "a known and available instruction set",
         ))
     })?;
+    let count = options.document.workers;
     let mut metering = Setup::new(&options.document).map_err(Failure::Invalid)?;
-    let mut segments = Vec::new();
+    let mut workers: Vec<Vec<Segment<Dpdk>>> = (0..count).map(|_| Vec::new()).collect();
     let mut about = About {
         version: options.version,
         instance: instance()?,
@@ -148,26 +150,26 @@ fn serve(
         segments: Vec::new(),
     };
     let mut stations = Vec::new();
+    let make = Maker {
+        eal,
+        pool,
+        engine,
+        now,
+        workers: count,
+        interface_queues: options.interface_queues.clamp(1, count),
+    };
     for (number, (id, config)) in options.document.segments.iter().enumerate() {
-        let made = segment(
-            number,
-            (id, config),
-            ports.mtus(number),
-            eal,
-            pool,
-            engine,
-            now,
-        )?;
-        tell_retention(id, config);
-        let meters = metering.segment(number, (id, config), now);
-        let meters = meters.map_err(Failure::Invalid)?;
-        segments.push(made.0.with_metering(meters));
-        stations.extend(made.1);
-        about
-            .segments
-            .push(describe(id, config, ports.mtus(number)));
+        let mtus = ports.mtus(number);
+        let (segments, station) = make.segment(number, (id, config), mtus)?;
+        tell_bounds(id, config, count);
+        for ((worker, to), segment) in (0..).zip(&mut workers).zip(segments) {
+            let meters = metering.segment(number, (id, config), worker, now);
+            to.push(segment.with_metering(meters.map_err(Failure::Invalid)?));
+        }
+        stations.extend(station);
+        about.segments.push(describe(id, config, mtus));
     }
-    let (links, ends, orders) = connect();
+    let (links, ends, orders) = connect(count);
     let started = Started {
         pool_frames: options.pool_frames,
         room: ports.room,
@@ -182,15 +184,26 @@ fn serve(
         on_ready: options.on_ready,
         relaying: metering.relaying(&options.export_socket),
         clock,
+        watchdog: options.watchdog,
     };
     let thread = aux::start(task, ends)?;
-    let make: MakeRemake<Dpdk> = Box::new(move |config, view| protecting(config, view, engine));
-    Worker::new(segments, make, links, options.idle).run(|| Instant(clock.now_ns()));
-    // The worker's ends are gone, so the thread ends.
+    let idle = options.idle;
+    let workers = workers.into_iter().zip(links);
+    let workers = workers.map(|(segments, links)| {
+        let make: MakeRemake<Dpdk> =
+            Box::new(move |config, view, share| protecting(config, view, engine, share));
+        Worker::new(segments, make, links, idle)
+    });
+    let ran = crew::run(workers.collect(), &options.cpus, eal, clock);
+    // The workers' ends are gone, so the thread ends.
     if thread.join().is_err() {
         tracing::error!("the auxiliary thread panicked");
     }
-    Ok(())
+    ran
+}
+
+fn interface_queues(options: &Options) -> u16 {
+    options.interface_queues.clamp(1, options.document.workers)
 }
 
 /// Another text for every start.
@@ -215,37 +228,47 @@ fn interfaces(document: &Document) -> Vec<PortInterface> {
     ports.filter_map(port).collect()
 }
 
-fn connect() -> (Links, Ends, OrderEnds) {
-    let (snapshots_in, snapshots_out) = tokio::sync::mpsc::channel(2);
-    let (spare_in, spare_out) = sync_channel(4);
-    let (wanted_in, wanted_out) = tokio::sync::mpsc::channel(64);
-    let (hops_in, hops_out) = sync_channel(256);
-    let (orders_in, orders_out) = sync_channel(1);
-    let (done_in, done_out) = tokio::sync::mpsc::channel(4);
-    let list_flows = Arc::new(AtomicBool::new(false));
+fn connect(workers: u16) -> (Vec<Links>, Ends, OrderEnds) {
+    let (snapshots_in, snapshots) = tokio::sync::mpsc::channel(2 * usize::from(workers));
+    let (wanted_in, wanted) = tokio::sync::mpsc::channel(64);
+    let (done_in, done) = tokio::sync::mpsc::channel(4 * usize::from(workers));
     let stop = Arc::new(AtomicBool::new(false));
-    let links = Links {
-        snapshots: snapshots_in,
-        spare: spare_out,
-        wanted: wanted_in,
-        next_hops: hops_out,
-        orders: orders_out,
-        done: done_in,
-        list_flows: Arc::clone(&list_flows),
+    let mut orders = Vec::new();
+    let pair = |worker| {
+        let (orders_in, orders_out) = sync_channel(1);
+        orders.push(orders_in);
+        let (spare_in, spare) = sync_channel(4);
+        let (hops_in, next_hops) = sync_channel(256);
+        let list_flows = Arc::new(AtomicBool::new(false));
+        let heartbeat = Arc::new(AtomicU64::new(0));
+        let links = Links {
+            worker,
+            heartbeat: Arc::clone(&heartbeat),
+            snapshots: snapshots_in.clone(),
+            spare,
+            wanted: wanted_in.clone(),
+            next_hops,
+            orders: orders_out,
+            done: done_in.clone(),
+            list_flows: Arc::clone(&list_flows),
+            stop: Arc::clone(&stop),
+        };
+        let ends = WorkerEnds {
+            spare: spare_in,
+            next_hops: hops_in,
+            list_flows,
+            heartbeat,
+        };
+        (links, ends)
+    };
+    let (links, workers) = (0..workers).map(pair).unzip();
+    let ends = Ends {
+        snapshots,
+        wanted,
+        workers,
         stop: Arc::clone(&stop),
     };
-    let ends = Ends {
-        snapshots: snapshots_out,
-        spare: spare_in,
-        wanted: wanted_out,
-        next_hops: hops_in,
-        list_flows,
-        stop,
-    };
-    let orders = OrderEnds {
-        orders: orders_in,
-        done: done_out,
-    };
+    let orders = OrderEnds { orders, done };
     (links, ends, orders)
 }
 
@@ -254,7 +277,7 @@ fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> Eal
         .memory_mb
         .unwrap_or_else(|| pool.needed_mb() + OVERHEAD_MB);
     let mut config = EalConfig {
-        cpu: options.cpu,
+        cpu: options.cpus.first().copied(),
         memory: match options.memory {
             MemoryKind::Auto => Memory::Auto { mb },
             MemoryKind::Huge => Memory::Huge { mb },
@@ -270,10 +293,9 @@ fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> Eal
                 Wanted::Interface(interface) => {
                     let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
                     let name = port_name(number, side, device);
-                    let ring = options.ring_frames;
-                    config
-                        .vdevs
-                        .push(vdev::af_packet(&name, interface, mtu, ring));
+                    let (ring, queues) = (options.ring_frames, interface_queues(options));
+                    let device = vdev::af_packet_queues(&name, interface, mtu, ring, queues);
+                    config.vdevs.push(device);
                 }
                 Wanted::Vdev(text) => {
                     let (name, args) = text.split_once(',').unwrap_or((text, ""));
@@ -302,7 +324,7 @@ fn log(level: crem_dpdk::LogLevel, text: &str) {
     }
 }
 
-fn port_name(number: usize, side: &str, device: &Wanted) -> String {
+pub(crate) fn port_name(number: usize, side: &str, device: &Wanted) -> String {
     match device {
         Wanted::Interface(_) => format!("net_af_packet_{number}{side}"),
         Wanted::Vdev(text) => text.split(',').next().unwrap_or(text).to_owned(),
@@ -310,125 +332,6 @@ fn port_name(number: usize, side: &str, device: &Wanted) -> String {
     }
 }
 
-fn tap_name(number: usize) -> String {
+pub(crate) fn tap_name(number: usize) -> String {
     format!("net_tap{number}")
-}
-
-type Made = (Segment<Dpdk>, Option<KernelStation>);
-
-fn segment(
-    number: usize,
-    (id, config): (&SegmentId, &SegmentConfig),
-    mtus: (u32, u32),
-    eal: &Eal,
-    pool: &Mempool,
-    engine: Engine,
-    now: Instant,
-) -> Result<Made, Failure> {
-    let open = |side, device| {
-        open(
-            &port_name(number, side, device),
-            PortConfig::default(),
-            eal,
-            pool,
-        )
-    };
-    let (lan, wan) = (open("lan", &config.lan)?, open("wan", &config.wan)?);
-    let view = view(id, config, mtus);
-    let (mut inband, mut kernel) = (None, None);
-    if let (Some(wanted), Some(station)) = (&config.inband, view.own) {
-        inband = Some(worker_station(number, wanted, station, eal, pool, now)?);
-        kernel = Some(kernel_station(number, id, config, wanted, station));
-    }
-    let remake = protecting(config, &view, engine);
-    let pool = FramePool(pool.clone());
-    let parts = Parts {
-        mode: config.mode,
-        view,
-        lan,
-        wan,
-        pool,
-        inband,
-        remake,
-    };
-    Ok((Segment::new(parts), kernel))
-}
-
-/// How far back the sender function can answer requests, at a rate that people know.
-fn tell_retention(id: &SegmentId, config: &SegmentConfig) {
-    if config.mode == Mode::Active {
-        // Milliseconds at 10 Gbit/s: 8 bits an octet, 10^7 bits a millisecond.
-        let reach =
-            |octets: u32| f64::from(config.limits.retained_frames) * f64::from(octets) * 8e-7;
-        tracing::info!(
-            segment = %id,
-            "retains {} frames: {:.1} ms of 10 Gbit/s at 4 KiB a packet, {:.1} ms at 1 KiB",
-            config.limits.retained_frames,
-            reach(4154),
-            reach(1082)
-        );
-    }
-}
-
-fn open(name: &str, config: PortConfig, eal: &Eal, pool: &Mempool) -> Result<Device, Failure> {
-    Ok(Device::new(Port::open(eal, name, &config, pool)?)?)
-}
-
-fn worker_station(
-    number: usize,
-    wanted: &InbandConfig,
-    station: Station,
-    eal: &Eal,
-    pool: &Mempool,
-    now: Instant,
-) -> Result<Inband<Dpdk>, Failure> {
-    let side = match wanted.port {
-        ConfigSide::Lan => Side::Lan,
-        ConfigSide::Wan => Side::Wan,
-    };
-    // The driver keeps a buffer for each descriptor.
-    let few = PortConfig {
-        rx_descriptors: TAP_DESCRIPTORS,
-        ..PortConfig::default()
-    };
-    Ok(Inband::new(
-        station,
-        open(&tap_name(number), few, eal, pool)?,
-        side,
-        now,
-    ))
-}
-
-fn kernel_station(
-    number: usize,
-    id: &SegmentId,
-    config: &SegmentConfig,
-    wanted: &InbandConfig,
-    station: Station,
-) -> KernelStation {
-    KernelStation {
-        segment: number,
-        interface: interface_name(id.as_str()),
-        inband: wanted.clone(),
-        mac: MacAddr(station.mac.0),
-        mtu: TAP_MTU.min(u32::from(config.path_mtu)),
-        peers: config.peers.values().map(|p| p.address).collect(),
-    }
-}
-
-/// What makes the protocol functions of a segment whose mode has them.
-fn protecting(config: &SegmentConfig, view: &View, engine: Engine) -> Option<Remake<Dpdk>> {
-    let own = view.own.filter(|_| config.mode == Mode::Active)?;
-    Some(remake(config, own.address, view, engine))
-}
-
-/// Makes the protocol functions, each time with other random numbers: Flow IDs and nonces must not be
-/// guessable.
-fn remake(config: &SegmentConfig, own: IpAddr, view: &View, engine: Engine) -> Remake<Dpdk> {
-    let (config, view) = (config.clone(), view.clone());
-    Box::new(move || {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).ok()?;
-        Some(Protection::new(&config, own, &view, engine, seed))
-    })
 }

@@ -2,7 +2,7 @@
 //! second, and sleep when there is nothing to do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -17,26 +17,75 @@ use crate::snapshot::{FlowSnapshot, NextHop, Snapshot, Wanted};
 
 /// Time between snapshots.
 const PUBLISH: Duration = Duration::from_millis(100);
-/// Empty turns before the first sleep.
-const PATIENCE: u32 = 200;
-/// Empty turns before longer sleeps.
-const LONG_PATIENCE: u32 = 2000;
+/// Empty turns before the first sleep: fewest and most. A sleep from which the worker wakes to find frames
+/// doubles them, a long one that nothing ends halves them: steady traffic is polled for, gaps between
+/// transfers are slept through.
+const PATIENCE: core::ops::RangeInclusive<u32> = 128..=16_384;
+/// Sleeps before longer ones.
+const SHORT_SLEEPS: u32 = 64;
 const SHORT_SLEEP: Duration = Duration::from_micros(20);
 const LONG_SLEEP: Duration = Duration::from_micros(50);
 
 /// What a worker does when nothing arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Idle {
-    /// Sleeps for tens of microseconds at a time.
+    /// Polls while frames come steadily, sleeps for tens of microseconds at a time when they do not.
     #[default]
-    Sleep,
+    Adaptive,
     /// Polls on; takes its core in full.
     Busy,
+}
+
+/// How long a worker polls in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Backoff {
+    patience: u32,
+    empty: u32,
+    sleeps: u32,
+}
+
+impl Backoff {
+    const fn new() -> Self {
+        Self {
+            patience: *PATIENCE.start(),
+            empty: 0,
+            sleeps: 0,
+        }
+    }
+
+    /// A turn had something to do.
+    fn busy(&mut self) {
+        if self.sleeps > 0 && self.sleeps <= SHORT_SLEEPS {
+            self.patience = (self.patience * 2).min(*PATIENCE.end());
+        }
+        (self.empty, self.sleeps) = (0, 0);
+    }
+
+    /// A turn had nothing to do: how long to sleep before the next one, if at all.
+    fn idle(&mut self) -> Option<Duration> {
+        if self.empty < self.patience {
+            self.empty += 1;
+            return None;
+        }
+        self.sleeps = self.sleeps.saturating_add(1);
+        if self.sleeps.is_multiple_of(SHORT_SLEEPS) {
+            self.patience = (self.patience / 2).max(*PATIENCE.start());
+        }
+        Some(if self.sleeps > SHORT_SLEEPS {
+            LONG_SLEEP
+        } else {
+            SHORT_SLEEP
+        })
+    }
 }
 
 /// Both directions between a worker and the auxiliary thread, the worker's ends.
 #[derive(Debug)]
 pub struct Links {
+    /// Number of the worker.
+    pub worker: u16,
+    /// Counts the turns, for whoever watches that there are some.
+    pub heartbeat: Arc<AtomicU64>,
     /// Snapshots to the auxiliary thread.
     pub snapshots: Sender<Box<Snapshot>>,
     /// Their memory, given back.
@@ -82,27 +131,28 @@ impl<P: Platform> Worker<P> {
         }
     }
 
-    /// Runs until it is told to stop, then lets go of everything held and takes leave of the peers.
-    pub fn run(mut self, clock: impl Fn() -> Instant) {
+    /// Runs until it is told to stop.
+    pub fn run(&mut self, clock: &impl Fn() -> Instant) {
         self.segments.iter_mut().for_each(Segment::discard_early);
         self.publish(clock());
-        let mut empty = 0;
+        let mut backoff = Backoff::new();
         while !self.links.stop.load(Ordering::Relaxed) {
-            if self.turn(&clock) {
-                empty = 0;
+            if self.turn(clock) {
+                backoff.busy();
                 continue;
             }
-            empty = u32::saturating_add(empty, 1);
-            if self.idle == Idle::Sleep && empty > PATIENCE {
-                std::thread::sleep(if empty > LONG_PATIENCE {
-                    LONG_SLEEP
-                } else {
-                    SHORT_SLEEP
-                });
-            } else {
-                core::hint::spin_loop();
+            match self.idle {
+                Idle::Adaptive => match backoff.idle() {
+                    Some(sleep) => std::thread::sleep(sleep),
+                    None => core::hint::spin_loop(),
+                },
+                Idle::Busy => core::hint::spin_loop(),
             }
         }
+    }
+
+    /// Lets go of everything held and takes leave of the peers. The one that others send by comes last.
+    pub fn end(mut self, clock: &impl Fn() -> Instant) {
         let now = clock();
         self.segments
             .iter_mut()
@@ -130,6 +180,7 @@ impl<P: Platform> Worker<P> {
         }
         busy |= self.obey(clock);
         self.loops += 1;
+        self.links.heartbeat.store(self.loops, Ordering::Relaxed);
         self.busy_loops += u64::from(busy);
         let now = clock();
         if now.since(self.published) >= PUBLISH {
@@ -164,6 +215,7 @@ impl<P: Platform> Worker<P> {
             Err(_) if self.links.snapshots.capacity() > 0 => Box::default(),
             Err(_) => return,
         };
+        snapshot.worker = self.links.worker;
         snapshot.at_ns = now.0;
         snapshot.generation = self.generation;
         snapshot.loops = self.loops;
@@ -186,5 +238,35 @@ impl<P: Platform> Worker<P> {
             left_out += segment.guarded(now, |s| s.list_flows(number, &mut flows));
         }
         (flows, left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn until_sleep(backoff: &mut Backoff) -> u32 {
+        (0..).take_while(|_| backoff.idle().is_none()).count() as u32
+    }
+
+    #[test]
+    fn steady_traffic_is_polled_for_and_pauses_are_slept_through() {
+        let mut backoff = Backoff::new();
+        let first = until_sleep(&mut backoff);
+        // Frames come whenever it has just fallen asleep.
+        for _ in 0..20 {
+            backoff.busy();
+            until_sleep(&mut backoff);
+        }
+        backoff.busy();
+        assert_eq!(until_sleep(&mut backoff), *PATIENCE.end());
+        assert_eq!(backoff.idle(), Some(SHORT_SLEEP));
+        // Nothing comes for long.
+        for _ in 0..SHORT_SLEEPS * 20 {
+            backoff.idle();
+        }
+        assert_eq!(backoff.idle(), Some(LONG_SLEEP));
+        backoff.busy();
+        assert_eq!(until_sleep(&mut backoff), first);
     }
 }

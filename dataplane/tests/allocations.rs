@@ -9,14 +9,16 @@ use std::net::SocketAddr;
 
 use crem_api::{Mode, Syntax, parse};
 use crem_core::time::Instant;
+use crem_dataplane::buffer::Platform;
 use crem_dataplane::classify::{Side, Station, View};
 use crem_dataplane::dpdk::{Device, Dpdk, FramePool};
 use crem_dataplane::guard::Remake;
 use crem_dataplane::inband::Inband;
 use crem_dataplane::metering::Setup;
-use crem_dataplane::protect::Protection;
+use crem_dataplane::protect::{Protection, Share};
 use crem_dataplane::segment::{Parts, Segment};
 use crem_dataplane::snapshot::SegmentSnapshot;
+use crem_dataplane::team::Outlet;
 use crem_dpdk::{Batch, Eal, EalConfig, Memory, Mempool, MempoolConfig, Port, PortConfig, vdev};
 use crem_fec::Engine;
 use crem_wire::frame::{Mac, ParseConfig, Tags, UdpFrame};
@@ -111,7 +113,7 @@ fn packet(psn: u32) -> Vec<u8> {
     frame
 }
 
-fn open(eal: &Eal, name: &str, pool: &Mempool, frames: u32) -> Device {
+fn open(eal: &Eal, name: &str, pool: &Mempool, frames: u32) -> <Dpdk as Platform>::Port {
     let port = Port::open(eal, name, &PortConfig::default(), pool).unwrap();
     let mut batch = Batch::<32>::new();
     for psn in 0..frames {
@@ -119,7 +121,7 @@ fn open(eal: &Eal, name: &str, pool: &Mempool, frames: u32) -> Device {
     }
     port.tx_queue(0).unwrap().burst(&mut batch);
     assert!(batch.is_empty());
-    Device::new(port).unwrap()
+    Outlet::Queue(Device::new(port).unwrap())
 }
 
 /// A segment whose ports are loops and hold `FRAMES` frames.
@@ -135,7 +137,7 @@ fn segment(
     let (id, config) = document.segments.into_iter().next().unwrap();
     let meters = metered.then(|| {
         setup
-            .segment(0, (&id, &config), Instant(0))
+            .segment(0, (&id, &config), 0, Instant(0))
             .unwrap()
             .unwrap()
     });
@@ -170,6 +172,7 @@ fn segment(
             &seen,
             Engine::scalar(),
             [7; 32],
+            Share::ALONE,
         ))
     });
     let segment = Segment::new(Parts {

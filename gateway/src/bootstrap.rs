@@ -2,6 +2,7 @@
 //! environment, then flags; nothing of it can change the document.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use config::{Config, Environment, File, FileFormat};
@@ -17,6 +18,8 @@ const SEPARATOR: &str = "__";
 pub(crate) const MEMORY_KIND: &str = "CREM_MEMORY__KIND";
 /// Fewest frame buffers that anything works with.
 const MIN_POOL: u32 = 2047;
+/// Largest number of a CPU.
+const MAX_CPU: u32 = 1023;
 
 /// Flags of a process; they win over the environment and the file.
 #[derive(Args, Debug, Default)]
@@ -49,8 +52,7 @@ pub(crate) struct Flags {
 pub(crate) struct Bootstrap {
     pub(crate) document: PathBuf,
     pub(crate) status_socket: PathBuf,
-    pub(crate) cpu: Option<u32>,
-    pub(crate) idle: Idle,
+    pub(crate) worker: Workers,
     pub(crate) memory: MemoryKind,
     pub(crate) memory_mb: Option<u32>,
     pub(crate) pool_frames: u32,
@@ -86,7 +88,7 @@ impl Bootstrap {
             socket
         });
         let export = t.or("export", Export::default(), Export::read);
-        let worker = t.or("worker", (None, Idle::Sleep), worker);
+        let worker = t.or("worker", Workers::default(), Workers::read);
         let memory = t.or("memory", Memory::default(), Memory::read);
         let log_filter = t.or("logging", "info".to_owned(), |n| {
             let mut t = n.table()?;
@@ -99,8 +101,7 @@ impl Bootstrap {
         Some(Self {
             document: document?,
             status_socket: status_socket?,
-            cpu: worker.0,
-            idle: worker.1,
+            worker,
             memory: memory.kind,
             memory_mb: memory.mb,
             pool_frames: memory.pool_frames,
@@ -109,6 +110,78 @@ impl Bootstrap {
             export_socket: export.socket,
             export_status_socket: export.status_socket,
         })
+    }
+}
+
+/// How the workers of the data plane run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Workers {
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) idle: Idle,
+    pub(crate) interface_queues: u16,
+    pub(crate) watchdog: Duration,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self {
+            cpus: Vec::new(),
+            idle: Idle::Adaptive,
+            interface_queues: 1,
+            watchdog: Duration::from_millis(200),
+        }
+    }
+}
+
+impl Workers {
+    fn read(node: &Node<'_>) -> Option<Self> {
+        let d = Self::default();
+        let mut t = node.table()?;
+        let cpu = t.optional("cpu", |n| n.integer(0..=MAX_CPU));
+        let cpus = t.or("cpus", d.cpus, cpus);
+        let words = [("adaptive", Idle::Adaptive), ("busy", Idle::Busy)];
+        let idle = t.or("idle", d.idle, |n| n.choice(&words));
+        let queues = t.or("interface_queues", d.interface_queues, |n| {
+            n.integer(1..=64)
+        });
+        let watchdog = t.or("watchdog_ms", d.watchdog, |n| {
+            n.integer(0..=60_000).map(Duration::from_millis)
+        });
+        t.finish();
+        let mut cpus: Vec<u32> = cpus?;
+        // The flag and the variable name the first one; a list in the file goes on behind it.
+        match (cpu?, cpus.first_mut()) {
+            (Some(cpu), Some(first)) => *first = cpu,
+            (Some(cpu), None) => cpus.push(cpu),
+            (None, _) => {}
+        }
+        Some(Self {
+            cpus,
+            idle: idle?,
+            interface_queues: queues?,
+            watchdog: watchdog?,
+        })
+    }
+}
+
+/// CPUs as the kernel lists them: numbers and ranges, joined by commas.
+fn cpus(node: &Node<'_>) -> Option<Vec<u32>> {
+    const EXPECTED: &str = "CPUs such as \"2\" or \"2-5,8\", each once";
+    let text = node.text(EXPECTED)?;
+    let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n <= MAX_CPU);
+    let range = |part: &str| match part.split_once('-') {
+        Some((first, last)) => Some(number(first)?..=number(last)?),
+        None => number(part).map(|n| n..=n),
+    };
+    let ranges: Option<Vec<_>> = text.split(',').map(|part| range(part.trim())).collect();
+    let all: Option<Vec<u32>> = ranges.map(|r| r.into_iter().flatten().collect());
+    let distinct = |all: &Vec<u32>| {
+        let set: std::collections::BTreeSet<_> = all.iter().collect();
+        set.len() == all.len() && !all.is_empty()
+    };
+    match all.filter(distinct) {
+        Some(all) => Some(all),
+        None => node.fail(EXPECTED),
     }
 }
 
@@ -183,15 +256,6 @@ impl Memory {
     }
 }
 
-fn worker(node: &Node<'_>) -> Option<(Option<u32>, Idle)> {
-    let mut t = node.table()?;
-    let cpu = t.optional("cpu", |n| n.integer(0..=1023));
-    let words = [("sleep", Idle::Sleep), ("busy", Idle::Busy)];
-    let idle = t.or("idle", Idle::Sleep, |n| n.choice(&words));
-    t.finish();
-    Some((cpu?, idle?))
-}
-
 fn path(node: &Node<'_>) -> Option<PathBuf> {
     node.text("a path").map(PathBuf::from)
 }
@@ -255,7 +319,7 @@ mod tests {
         };
         let bootstrap = Bootstrap::read(&flags, []).unwrap();
         assert_eq!(bootstrap.document, PathBuf::from("d.toml"));
-        assert_eq!((bootstrap.idle, bootstrap.cpu), (Idle::Sleep, None));
+        assert_eq!(bootstrap.worker, Workers::default());
         assert_eq!(bootstrap.pool_frames, 8191);
     }
 
@@ -263,7 +327,7 @@ mod tests {
     fn flags_win_over_the_environment_and_that_over_the_file() {
         let path = file(
             "order.toml",
-            "document = \"f\"\n[worker]\ncpu = 1\nidle = \"busy\"\n[memory]\nmb = 64\n",
+            "document = \"f\"\n[worker]\ncpu = 1\ncpus = \"4-5\"\nidle = \"busy\"\n[memory]\nmb = 64\n",
         );
         let flags = Flags {
             config: Some(path.clone()),
@@ -280,8 +344,25 @@ mod tests {
         let bootstrap = Bootstrap::read(&flags, variables).unwrap();
         std::fs::remove_file(path).unwrap();
         assert_eq!(bootstrap.document, PathBuf::from("e"));
-        assert_eq!((bootstrap.cpu, bootstrap.idle), (Some(3), Idle::Busy));
+        let worker = bootstrap.worker;
+        assert_eq!((&worker.cpus[..], worker.idle), (&[3, 5][..], Idle::Busy));
         assert_eq!(bootstrap.memory_mb, Some(128));
+    }
+
+    #[test]
+    fn cpus_are_listed_as_the_kernel_does() {
+        let read = |text: &str| {
+            let flags = Flags {
+                document: Some("d".to_owned()),
+                ..Flags::default()
+            };
+            let variables = environment(&[("CREM_WORKER__CPUS", text)]);
+            Bootstrap::read(&flags, variables).map(|b| b.worker.cpus)
+        };
+        assert_eq!(read("2-4, 8").unwrap(), [2, 3, 4, 8]);
+        for wrong in ["1,1", "4-2", "x", "1-", "2000", "a-b", ""] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use crem_api::{Invalid, Issue};
-use crem_dataplane::metering::WORKERS;
 use crem_ipfix_io::{ExportFailure, ExportOptions, run_export};
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
@@ -64,8 +63,8 @@ pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
         return refuse("bootstrap", &invalid);
     }
     let name = bootstrap.document.display().to_string();
-    let ipfix = match crem_api::load(&bootstrap.document) {
-        Ok(document) => document.ipfix,
+    let (ipfix, workers) = match crem_api::load(&bootstrap.document) {
+        Ok(document) => (document.ipfix, document.workers),
         Err(invalid) => return refuse(&name, &invalid),
     };
     let Some(ipfix) = ipfix else {
@@ -83,7 +82,7 @@ pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
     };
     let options = ExportOptions {
         ipfix,
-        workers: WORKERS,
+        workers,
         socket: bootstrap.export_socket,
         status_socket: bootstrap.export_status_socket,
         version: env!("CARGO_PKG_VERSION").to_owned(),

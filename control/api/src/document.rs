@@ -17,6 +17,8 @@ pub const FORMAT_VERSION: u32 = 1;
 pub struct Document {
     /// Format of the document, [`FORMAT_VERSION`].
     pub version: u32,
+    /// Workers of the data plane, each on a CPU of its own, 1 to 64. Flows are spread over them.
+    pub workers: u16,
     /// The segments by their ids, at least one.
     pub segments: BTreeMap<SegmentId, Segment>,
     /// IPFIX export; nothing is observed without it.
@@ -28,11 +30,13 @@ impl Document {
     pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
         let mut table = node.table()?;
         let version = table.required("version", |n| n.integer(FORMAT_VERSION..=FORMAT_VERSION));
+        let workers = table.or("workers", 1, |n| n.integer(1..=64));
         let segments = table.required("segments", read_segments);
         let ipfix = table.optional("ipfix", |n| n.table().and_then(Ipfix::read));
         table.finish();
         Some(Self {
             version: version?,
+            workers: workers?,
             segments: segments?,
             ipfix: ipfix?,
         })

@@ -148,7 +148,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            flows: 4096,
+            flows: 10_000,
             retained_frames: 2048,
             held_frames: 1024,
             open_blocks: 1024,

@@ -29,9 +29,21 @@ pub struct Status {
     pub revision: Option<u64>,
     /// Segments by id.
     pub segments: BTreeMap<String, SegmentStatus>,
+    /// The workers, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerStatus>,
     /// Whether the exporting process is connected, if anything is observed for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export_connected: Option<bool>,
+}
+
+/// One worker of several.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Iterations of its loop.
+    pub loops: u64,
+    /// Iterations in which there was something to do.
+    pub busy_loops: u64,
 }
 
 /// One segment.
@@ -129,6 +141,27 @@ pub struct SegmentCounters {
     /// Metering, with the counters of each Observation Point.
     #[serde(default, skip_serializing_if = "Named::is_empty")]
     pub metering: Named,
+    /// What workers handed each other.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub team: Named,
+    /// The parts of the single workers, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerCounters>,
+}
+
+/// One worker's part of the counters of a segment.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerCounters {
+    /// What came and went by its queue of the LAN port.
+    pub lan: Named,
+    /// The same of the WAN port.
+    pub wan: Named,
+    /// Frames that ended at it, by reason.
+    pub drops: Named,
+    /// Coding and rebuilding.
+    pub coding: Named,
+    /// What it handed to others and took from them.
+    pub team: Named,
 }
 
 /// What the exporting process says of itself.

@@ -2,6 +2,7 @@
 //! clones references to it and never reads its octets.
 
 use core::net::IpAddr;
+use crem_wire::roce::Opcode;
 use crem_wire::{Psn, Qpn};
 
 /// A reference to a frame in the caller's buffers.
@@ -66,4 +67,12 @@ pub struct Desc<B> {
     pub dscp: u8,
     /// A reference to the frame.
     pub buf: B,
+}
+
+impl<B> Desc<B> {
+    /// Whether the packet asks for responses: READ and atomic requests of RC and XRC.
+    pub fn asks(&self) -> bool {
+        let opcode = Opcode(self.opcode);
+        opcode.is_read_request() || opcode.is_atomic_request()
+    }
 }

@@ -51,6 +51,13 @@ enum {
 static const uint64_t SHIM_MBUF_F_INDIRECT = RTE_MBUF_F_INDIRECT;
 static const uint64_t SHIM_MBUF_F_EXTERNAL = RTE_MBUF_F_EXTERNAL;
 static const uint64_t SHIM_TX_OFFLOAD_MULTI_SEGS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+/* What spreads packets over queues by their addresses alone, whatever is above IP. */
+static const uint64_t SHIM_RSS_ADDRESSES = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 |
+	RTE_ETH_RSS_NONFRAG_IPV4_OTHER | RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_FRAG_IPV6 |
+	RTE_ETH_RSS_NONFRAG_IPV6_OTHER | RTE_ETH_RSS_IPV6_EX;
+static const uint32_t SHIM_MQ_RX_RSS = RTE_ETH_MQ_RX_RSS;
+static const uint64_t SHIM_RSS_IPV4 = RTE_ETH_RSS_IPV4;
+static const uint64_t SHIM_RSS_IPV6 = RTE_ETH_RSS_IPV6;
 static const uint16_t SHIM_PKTMBUF_HEADROOM = RTE_PKTMBUF_HEADROOM;
 static const uint32_t SHIM_MAX_LCORE = RTE_MAX_LCORE;
 static const uint32_t SHIM_MEMPOOL_CACHE_MAX_SIZE = RTE_MEMPOOL_CACHE_MAX_SIZE;

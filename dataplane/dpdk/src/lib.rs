@@ -57,6 +57,7 @@ mod port;
 mod queue;
 mod rings;
 mod segment;
+mod spread;
 pub mod thread;
 pub mod vdev;
 

@@ -10,6 +10,7 @@ use crate::lifetime::Shared;
 use crate::log::{self, Mark};
 use crate::mempool::Mempool;
 use crate::queue::{Queue, RxQueue, TxQueue};
+use crate::spread;
 
 /// How to open a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +55,8 @@ pub struct PortInfo {
     pub multi_segment_tx: bool,
     /// NUMA node, where known.
     pub socket: Option<u16>,
+    /// Whether it spreads packets over its receive queues by their addresses, whatever is above IP.
+    pub spreads_by_address: bool,
 }
 
 /// A link as it is now.
@@ -188,25 +191,15 @@ impl Port {
     /// # Errors
     /// [`Error::Port`].
     pub fn info(&self) -> Result<PortInfo, Error> {
-        let raw = raw_info(&self.inner.name, self.inner.id)?;
-        let driver = if raw.driver_name.is_null() {
-            String::new()
-        } else {
-            // SAFETY: a driver's name is a NUL-terminated string of its registration, never freed.
-            unsafe { CStr::from_ptr(raw.driver_name) }
-                .to_string_lossy()
-                .into_owned()
-        };
-        // SAFETY: takes a number; -1 where unknown.
-        let socket = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.inner.id) };
-        Ok(PortInfo {
-            driver,
-            if_index: raw.if_index,
-            max_rx_queues: raw.max_rx_queues,
-            max_tx_queues: raw.max_tx_queues,
-            multi_segment_tx: raw.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS != 0,
-            socket: u16::try_from(socket).ok(),
-        })
+        info(&self.inner.name, self.inner.id)
+    }
+
+    /// What the driver says of a port that is not open.
+    ///
+    /// # Errors
+    /// [`Error::NoPort`] where the device did not probe, [`Error::Port`].
+    pub fn look(eal: &Eal, name: &str) -> Result<PortInfo, Error> {
+        info(name, find(eal.shared(), name)?)
     }
 
     /// The link now, without waiting.
@@ -344,6 +337,29 @@ fn find(shared: &Shared, name: &str) -> Result<u16, Error> {
     })
 }
 
+fn info(name: &str, id: u16) -> Result<PortInfo, Error> {
+    let raw = raw_info(name, id)?;
+    let driver = if raw.driver_name.is_null() {
+        String::new()
+    } else {
+        // SAFETY: a driver's name is a NUL-terminated string of its registration, never freed.
+        unsafe { CStr::from_ptr(raw.driver_name) }
+            .to_string_lossy()
+            .into_owned()
+    };
+    // SAFETY: takes a number; -1 where unknown.
+    let socket = unsafe { dpdk_sys::rte_eth_dev_socket_id(id) };
+    Ok(PortInfo {
+        driver,
+        if_index: raw.if_index,
+        max_rx_queues: raw.max_rx_queues,
+        max_tx_queues: raw.max_tx_queues,
+        multi_segment_tx: raw.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS != 0,
+        socket: u16::try_from(socket).ok(),
+        spreads_by_address: spread::can(&raw),
+    })
+}
+
 fn raw_info(name: &str, id: u16) -> Result<dpdk_sys::rte_eth_dev_info, Error> {
     let mut raw = dpdk_sys::rte_eth_dev_info::default();
     let mark = log::mark();
@@ -404,8 +420,13 @@ impl Inner {
         let mut conf = dpdk_sys::rte_eth_conf::default();
         conf.txmode.offloads = info.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS;
         let (rx, tx) = (self.config.rx_queues, self.config.tx_queues);
+        let mut key = spread::key();
+        if rx > 1 {
+            spread::by_address(&mut conf, info, &mut key);
+        }
         self.call("rte_eth_dev_configure", |id| {
-            // SAFETY: the configuration is a live local that DPDK copies; the port is ours and stopped.
+            // SAFETY: the configuration and the key it points to are live locals that DPDK copies; the
+            // port is ours and stopped.
             unsafe { dpdk_sys::rte_eth_dev_configure(id, rx, tx, &raw const conf) }
         })
     }

@@ -128,13 +128,22 @@ fn lcm(a: u32, b: u32) -> u32 {
 /// - The MTU cannot be set through DPDK. Use `ip link set IFACE mtu N`.
 /// - An outer tag with TPID 0x88a8 comes out as 0x8100 (the kernel strips it, the driver re-inserts).
 /// - When the transmit ring is full the driver waits in `poll` without end.
+/// - With several queue pairs the kernel spreads frames over them by addresses **and ports**: packets of
+///   a queue pair whose UDP source port changes can pass each other.
 pub fn af_packet(name: &str, iface: &str, mtu: u16, frames: u32) -> Vdev {
+    af_packet_queues(name, iface, mtu, frames, 1)
+}
+
+/// The same with `queues` queue pairs, each with rings of its own of `frames` frames.
+pub fn af_packet_queues(name: &str, iface: &str, mtu: u16, frames: u32, queues: u16) -> Vdev {
     let (frame, block) = af_packet_ring(u32::from(mtu));
     // Whole blocks only.
     let frames = frames.max(1).next_multiple_of(block / frame);
     Vdev {
         name: name.into(),
-        args: format!("iface={iface},framesz={frame},blocksz={block},framecnt={frames}"),
+        args: format!(
+            "iface={iface},qpairs={queues},framesz={frame},blocksz={block},framecnt={frames}"
+        ),
         iface: Some(iface.into()),
         existing: true,
     }
@@ -251,7 +260,7 @@ mod tests {
         let v = af_packet("net_af_packet0", "g0", 4200, 2047);
         assert_eq!(
             v.argument(),
-            "--vdev=net_af_packet0,iface=g0,framesz=5120,blocksz=20480,framecnt=2048"
+            "--vdev=net_af_packet0,iface=g0,qpairs=1,framesz=5120,blocksz=20480,framecnt=2048"
         );
     }
 

@@ -16,6 +16,7 @@ use crate::aux::About;
 use crate::core_config::core_config;
 use crate::describe::{describe, view};
 use crate::machine::{self, Ports};
+use crate::team::Place;
 
 /// Longest wait for the worker.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,8 +33,8 @@ pub struct Started {
 /// This thread's ends of the channels to the worker.
 #[derive(Debug)]
 pub struct OrderEnds {
-    /// Orders to the worker.
-    pub orders: SyncSender<Box<Orders>>,
+    /// Orders to each worker.
+    pub orders: Vec<SyncSender<Box<Orders>>>,
     /// The same when they are in force.
     pub done: Receiver<Box<Orders>>,
 }
@@ -46,6 +47,8 @@ pub struct Applier {
     revision: Option<u64>,
     started: Started,
     ends: OrderEnds,
+    /// Workers that have not brought their orders into force yet.
+    outstanding: usize,
     about: watch::Sender<Arc<About>>,
 }
 
@@ -58,6 +61,7 @@ impl Applier {
             revision: None,
             started,
             ends,
+            outstanding: 0,
             about: watch::Sender::new(Arc::new(about)),
         }
     }
@@ -119,6 +123,35 @@ impl Applier {
         if applied.impact == Impact::None {
             return Ok(());
         }
+        self.take_done();
+        if self.outstanding > 0 {
+            let message = "a worker has not taken the last document yet; nothing was changed";
+            return Err(ErrorReply::new(ErrorCode::Timeout, message));
+        }
+        let count = u16::try_from(self.ends.orders.len()).unwrap_or(u16::MAX);
+        for (index, orders) in (0..).zip(&self.ends.orders) {
+            let place = Place {
+                index,
+                count,
+                seed: 0,
+            };
+            let all = self.orders(&wanted, ports, applied, &place);
+            // One that is gone ends the process; room there is.
+            self.outstanding += usize::from(orders.try_send(Box::new(all)).is_ok());
+        }
+        // From here on it comes into force, be it late.
+        self.running = wanted;
+        self.generation = applied.generation;
+        tracing::info!(
+            generation = self.generation,
+            "a document with {} changes comes into force",
+            applied.changes.len()
+        );
+        self.wait().await
+    }
+
+    /// What one worker has to change.
+    fn orders(&self, wanted: &Document, ports: &Ports, applied: &Applied, place: &Place) -> Orders {
         let segments = self.running.segments.values().zip(&wanted.segments);
         let segments = segments
             .enumerate()
@@ -133,35 +166,27 @@ impl Applier {
                 segment: number,
                 config: new.clone(),
                 view: view(id, new, ports.mtus(number)),
-                core: core_config(new),
+                core: core_config(new, place),
                 anew: own.any(|change| change.impact >= Impact::Segment),
             }
         };
-        let orders = Orders {
+        Orders {
             generation: applied.generation,
             segments: segments.map(order).collect(),
-        };
-        if self.ends.orders.try_send(Box::new(orders)).is_err() {
-            let message = "the worker has not taken the last document yet; nothing was changed";
-            return Err(ErrorReply::new(ErrorCode::Timeout, message));
         }
-        // From here on it comes into force, be it late.
-        self.running = wanted;
-        self.generation = applied.generation;
-        tracing::info!(
-            generation = self.generation,
-            "a document with {} changes comes into force",
-            applied.changes.len()
-        );
-        self.wait().await
+    }
+
+    /// Takes what workers have brought into force.
+    fn take_done(&mut self) {
+        while self.ends.done.try_recv().is_ok() {
+            self.outstanding = self.outstanding.saturating_sub(1);
+        }
     }
 
     async fn wait(&mut self) -> Result<(), ErrorReply> {
         let in_force = async {
-            while let Some(done) = self.ends.done.recv().await {
-                if done.generation >= self.generation {
-                    return;
-                }
+            while self.outstanding > 0 && self.ends.done.recv().await.is_some() {
+                self.outstanding -= 1;
             }
         };
         timeout(PATIENCE, in_force).await.map_err(|_| {
@@ -250,6 +275,7 @@ mod tests {
                 revision: None,
                 segments: Vec::new(),
             };
+            let orders = vec![orders];
             let ends = OrderEnds { orders, done: back };
             Self {
                 applier: Applier::new(document, about, started, ends),

@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get, Reply};
 use crem_api::state::{
     Counters, Flows, InbandStatus, Named, PeerStatus, PortStatus, SegmentCounters, SegmentStatus,
-    Status,
+    Status, WorkerCounters, WorkerStatus,
 };
 use crem_wire::frame::Mac;
 
 use crate::flows::flow;
 use crate::metering::each_name;
 use crate::metering::relay::RelayState;
-use crate::snapshot::{SegmentSnapshot, Snapshot};
+use crate::snapshot::{SegmentSnapshot, Snapshot, WorkerSnapshot};
 
 /// What stays the same while the process runs.
 #[derive(Clone, Debug)]
@@ -81,6 +81,7 @@ fn status(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> St
         generation: snapshot.generation,
         revision: about.revision,
         segments: segments.collect(),
+        workers: snapshot.workers.iter().map(worker).collect(),
         export_connected: export.map(|state| state.connected.load(Ordering::Relaxed)),
     }
 }
@@ -124,8 +125,23 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
     }
 }
 
+fn worker(worker: &WorkerSnapshot) -> WorkerStatus {
+    WorkerStatus {
+        loops: worker.loops,
+        busy_loops: worker.busy_loops,
+    }
+}
+
 fn counters(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> Counters {
-    let segments = each(about, snapshot).map(|(a, s)| (a.id.clone(), segment_counters(s)));
+    let segments = each(about, snapshot).enumerate().map(|(number, (a, s))| {
+        let workers = snapshot
+            .workers
+            .iter()
+            .filter_map(|w| w.segments.get(number));
+        let mut counters = segment_counters(s);
+        counters.workers = workers.map(worker_counters).collect();
+        (a.id.clone(), counters)
+    });
     Counters {
         segments: segments.collect(),
         export: export.map_or_else(Named::new, |state| named(|f| state.for_each(f))),
@@ -148,6 +164,18 @@ fn segment_counters(s: &SegmentSnapshot) -> SegmentCounters {
         coding: named(|f| c.coding.for_each(f)),
         inband: named(|f| c.inband.for_each(f)),
         metering: metering(s),
+        team: named(|f| c.team.for_each(f)),
+        workers: Vec::new(),
+    }
+}
+
+fn worker_counters(c: &crate::counters::SegmentCounters) -> WorkerCounters {
+    WorkerCounters {
+        lan: named(|f| c.lan.for_each(f)),
+        wan: named(|f| c.wan.for_each(f)),
+        drops: named(|f| c.drops.for_each(f)),
+        coding: named(|f| c.coding.for_each(f)),
+        team: named(|f| c.team.for_each(f)),
     }
 }
 

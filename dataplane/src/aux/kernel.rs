@@ -110,7 +110,7 @@ impl Kernel {
     }
 
     /// Resolves what is wanted and reports every change, until the worker is gone.
-    pub(super) async fn run(mut self, mut wanted: Receiver<Wanted>, found: SyncSender<NextHop>) {
+    pub(super) async fn run(mut self, mut wanted: Receiver<Wanted>, found: Found) {
         let (Some(handle), Some(mut changes)) = (self.handle.take(), self.changes.take()) else {
             // Nothing to watch; nothing will be wanted either.
             while wanted.recv().await.is_some() {}
@@ -135,7 +135,7 @@ impl Kernel {
         }
     }
 
-    async fn on_wanted(&mut self, wanted: Wanted, handle: &Handle, found: &SyncSender<NextHop>) {
+    async fn on_wanted(&mut self, wanted: Wanted, handle: &Handle, found: &[SyncSender<NextHop>]) {
         let Wanted { segment, peer } = wanted;
         let number = self
             .interfaces
@@ -148,11 +148,8 @@ impl Kernel {
         };
         // The kernel may have met it already, by a question of its own.
         if let Some(mac) = self.known.get(&(number, hop)) {
-            let _ = found.try_send(NextHop {
-                segment,
-                peer,
-                mac: Some(*mac),
-            });
+            let mac = Some(*mac);
+            tell(found, NextHop { segment, peer, mac });
         }
         resolve(handle, index, hop).await;
     }
@@ -172,7 +169,7 @@ impl Kernel {
             .then_some((interface.index, hop))
     }
 
-    async fn refresh(&mut self, handle: &Handle, found: &SyncSender<NextHop>) {
+    async fn refresh(&mut self, handle: &Handle, found: &[SyncSender<NextHop>]) {
         let known = &self.known;
         self.wanted
             .forget(Instant::now(), |hop| known.contains_key(hop));
@@ -191,7 +188,7 @@ impl Kernel {
     fn take_change(
         &mut self,
         payload: NetlinkPayload<RouteNetlinkMessage>,
-        found: &SyncSender<NextHop>,
+        found: &[SyncSender<NextHop>],
     ) {
         match payload {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNeighbour(neighbour)) => {
@@ -208,7 +205,7 @@ impl Kernel {
         &mut self,
         neighbour: &NeighbourMessage,
         gone: bool,
-        found: &SyncSender<NextHop>,
+        found: &[SyncSender<NextHop>],
     ) {
         let number = self
             .interfaces
@@ -231,7 +228,7 @@ impl Kernel {
         let segment = self.interfaces.get(number).map_or(0, |i| i.station.segment);
         let mut reported = true;
         for peer in self.wanted.behind(number, hop) {
-            reported &= found.try_send(NextHop { segment, peer, mac }).is_ok();
+            reported &= tell(found, NextHop { segment, peer, mac });
         }
         if !reported {
             // The worker's queue is full: the next reading of the table tries again.
@@ -375,6 +372,16 @@ async fn set_up_one(handle: &Handle, station: KernelStation) -> io::Result<Inter
         tracing::warn!("in-band interface {name}: no route for its own answers: {e}");
     }
     Ok(Interface { station, index })
+}
+
+/// To every worker.
+type Found = Vec<SyncSender<NextHop>>;
+
+/// Tells every worker; `false` if the queue of one is full.
+fn tell(found: &[SyncSender<NextHop>], hop: NextHop) -> bool {
+    // Each of them, also behind one whose queue is full.
+    let told = found.iter().filter(|to| to.try_send(hop).is_ok());
+    told.count() == found.len()
 }
 
 /// Sets keys of `/proc/sys/net`. Kernels without IPv6 lack its keys.

@@ -3,15 +3,17 @@
 //! the worker never waits for it.
 
 mod apply;
+mod board;
 mod documents;
 mod kernel;
 mod ports;
 mod socket;
+mod watchdog;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,7 +31,9 @@ use crate::metering::relay::Relay;
 use crate::metering::{Relaying, Shared, utc_offset};
 use crate::snapshot::{NextHop, Snapshot, Wanted};
 
+use board::Board;
 use ports::KernelPorts;
+use watchdog::Watchdog;
 
 pub use apply::{Applier, OrderEnds, Started};
 pub use documents::{About, AboutSegment};
@@ -61,21 +65,30 @@ pub struct KernelStation {
     pub peers: Vec<std::net::IpAddr>,
 }
 
-/// Both directions between the worker and this thread, this thread's ends.
+/// Both directions between the workers and this thread, this thread's ends.
 #[derive(Debug)]
 pub struct Ends {
-    /// Snapshots of the worker.
+    /// Snapshots of the workers.
     pub snapshots: Receiver<Box<Snapshot>>,
-    /// Their memory, given back.
-    pub spare: SyncSender<Box<Snapshot>>,
-    /// Next hops that the worker lacks.
+    /// Next hops that they lack.
     pub wanted: Receiver<Wanted>,
+    /// What goes to each of them.
+    pub workers: Vec<WorkerEnds>,
+    /// Set: the workers are to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What goes to one worker.
+#[derive(Clone, Debug)]
+pub struct WorkerEnds {
+    /// Memory of its snapshots, given back.
+    pub spare: SyncSender<Box<Snapshot>>,
     /// Next hops found and lost.
     pub next_hops: SyncSender<NextHop>,
     /// Set: the next snapshot is to list the flows.
     pub list_flows: Arc<AtomicBool>,
-    /// Set: the worker is to end.
-    pub stop: Arc<AtomicBool>,
+    /// Its turns so far.
+    pub heartbeat: Arc<AtomicU64>,
 }
 
 /// What the thread works on.
@@ -94,8 +107,10 @@ pub struct Task {
     pub on_ready: Box<dyn FnOnce() + Send>,
     /// Where records of metering go, if anything is observed.
     pub relaying: Option<Relaying>,
-    /// The worker's clock.
+    /// The workers' clock.
     pub clock: Clock,
+    /// Time without a turn after which a worker is stuck and the process ends; zero: never.
+    pub watchdog: Duration,
 }
 
 /// Starts the thread; it ends when the worker drops its end of the snapshots.
@@ -142,10 +157,8 @@ fn prepare(affinity: &Affinity) -> io::Result<()> {
 async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let Ends {
         mut snapshots,
-        spare,
         wanted,
-        next_hops,
-        list_flows,
+        workers,
         stop,
     } = ends;
     let begun = async {
@@ -186,28 +199,38 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         export,
         latest,
         listing,
-        list_flows,
+        list_flows: workers.iter().map(|w| Arc::clone(&w.list_flows)).collect(),
     };
     let serving = tokio::spawn(server.serve(listener));
+    let next_hops = workers.iter().map(|w| w.next_hops.clone()).collect();
     let resolving = tokio::spawn(kernel.run(wanted, next_hops));
+    let beats = workers.iter().map(|w| Arc::clone(&w.heartbeat)).collect();
+    let watching = tokio::spawn(Watchdog::new(beats, task.watchdog).watch());
+    let mut board = Board::new(workers.len());
     let mut ports = KernelPorts::new(&task.ports);
     ports.find_blind(&metered);
     let mut on_ready = Some(task.on_ready);
     while let Some(mut snapshot) = snapshots.recv().await {
         log_events(&names, &mut snapshot);
-        ports.complete(&mut snapshot);
-        tell_ring_drops(&snapshot, &metered);
-        let shown = Arc::new(Snapshot::clone(&snapshot));
-        if shown.flows.is_some() {
-            publish_list.send_replace(Some(Arc::clone(&shown)));
+        if snapshot.worker == 0 {
+            ports.complete(&mut snapshot);
+            tell_ring_drops(&snapshot, &metered);
         }
-        publish.send_replace(Some(shown));
+        let all = board.take(&snapshot);
+        if let Some(list) = board.list() {
+            publish_list.send_replace(Some(list));
+        }
         // The worker fills the same memory again.
-        let _ = spare.try_send(snapshot);
+        if let Some(ends) = workers.get(usize::from(snapshot.worker)) {
+            let _ = ends.spare.try_send(snapshot);
+        }
+        let Some(all) = all else { continue };
+        publish.send_replace(Some(all));
         if let Some(on_ready) = on_ready.take() {
             on_ready();
         }
     }
+    watching.abort();
     if let Some(relaying) = relaying {
         // The last records; a process that takes none is not waited for.
         let _ = tokio::time::timeout(LAST_RECORDS, relaying).await;

@@ -92,7 +92,8 @@ pub(super) struct Server {
     pub(super) latest: watch::Receiver<Option<Arc<Snapshot>>>,
     /// The latest one that lists the flows.
     pub(super) listing: watch::Receiver<Option<Arc<Snapshot>>>,
-    pub(super) list_flows: Arc<AtomicBool>,
+    /// One for each worker.
+    pub(super) list_flows: Vec<Arc<AtomicBool>>,
 }
 
 impl Server {
@@ -181,7 +182,8 @@ impl Server {
             if get == Get::Flows {
                 // A list from before the question does not count.
                 self.listing.mark_unchanged();
-                self.list_flows.store(true, Ordering::Relaxed);
+                let asked = self.list_flows.iter();
+                asked.for_each(|flag| flag.store(true, Ordering::Relaxed));
                 self.listing.changed().await.ok()?;
                 self.listing.borrow_and_update().clone()
             } else {
@@ -303,7 +305,15 @@ mod tests {
         };
         let (orders, _) = std::sync::mpsc::sync_channel(1);
         let (_, done) = tokio::sync::mpsc::channel(1);
-        Applier::new(document, about, started, OrderEnds { orders, done })
+        Applier::new(
+            document,
+            about,
+            started,
+            OrderEnds {
+                orders: vec![orders],
+                done,
+            },
+        )
     }
 
     async fn idle_clients_and_odd_requests(path: &Path) {
@@ -317,7 +327,7 @@ mod tests {
             export: None,
             latest,
             listing,
-            list_flows: Arc::default(),
+            list_flows: Vec::new(),
         };
         let serving = tokio::spawn(server.serve(listener));
         let mut idle = Vec::new();

@@ -31,7 +31,7 @@ use crate::classify::Side;
 pub use clock::{UtcClock, utc_offset};
 pub use counters::{MeteringCounters, PointCounters, each_name};
 
-pub use setup::{Relaying, Setup, WORKERS};
+pub use setup::{Relaying, Setup};
 
 use ring::Outbox;
 

@@ -13,11 +13,6 @@ use super::ring::{BATCHES, Inlet, ring};
 use super::{Metering, MeteringConfig, Shared, UtcClock, shared, utc_offset};
 use crate::buffer::Platform;
 
-/// Workers of a data plane: the exporting process numbers its points by it too.
-pub const WORKERS: u16 = 1;
-/// Number of the only worker.
-const WORKER: u16 = 0;
-
 /// What metering is made from, while it is made.
 #[derive(Debug)]
 pub struct Setup {
@@ -45,13 +40,15 @@ impl Setup {
     pub fn new(document: &Document) -> Result<Self, Invalid> {
         let plan = document.ipfix.as_ref();
         Ok(Self {
-            plan: plan.map(|ipfix| Plan::new(ipfix, WORKERS)).transpose()?,
+            plan: plan
+                .map(|ipfix| Plan::new(ipfix, document.workers))
+                .transpose()?,
             inlets: Vec::new(),
             shared: Vec::new(),
         })
     }
 
-    /// The metering of a segment, if anything is observed there.
+    /// One worker's metering of a segment, if anything is observed there.
     ///
     /// # Errors
     /// What cannot be built.
@@ -59,12 +56,13 @@ impl Setup {
         &mut self,
         number: usize,
         (id, config): (&SegmentId, &Segment),
+        worker: u16,
         now: Instant,
     ) -> Result<Option<Metering<P>>, Invalid> {
         let Some(plan) = &self.plan else {
             return Ok(None);
         };
-        let points = plan.points(id, WORKER);
+        let points = plan.points(id, worker);
         if points.is_empty() {
             return Ok(None);
         }
@@ -83,7 +81,7 @@ impl Setup {
                 vxlan_port: None,
             },
             points,
-            worker: WORKER,
+            worker,
             memory: u64::MAX,
         };
         let metering = Metering::new(meters, outbox, UtcClock::new(offset, now));

@@ -14,7 +14,7 @@ fn reconfigure(pair: &mut Pair, at: usize, anew: bool, change: impl FnOnce(&mut 
         served: config.served.keys().copied().collect(),
         ..gateway.view.clone()
     };
-    let core = core_config(&config);
+    let core = core_config(&config, &crate::team::Place::ALONE);
     let mut order = Order {
         segment: 0,
         config,
@@ -22,7 +22,7 @@ fn reconfigure(pair: &mut Pair, at: usize, anew: bool, change: impl FnOnce(&mut 
         core,
         anew,
     };
-    let make: MakeRemake<Heap> = Box::new(move |config, view| {
+    let make: MakeRemake<Heap> = Box::new(move |config, view, _| {
         (config.mode == Mode::Active).then(|| remake(at, config, view))
     });
     gateway.reconfigure(Instant(pair.now.get()), &mut order, &make);

@@ -76,7 +76,7 @@ impl Gateway {
 
     fn bootstrap_table(&self) -> Table {
         let mut all = Table::new();
-        all.insert("worker".into(), table("idle", "sleep".into()));
+        all.insert("worker".into(), table("idle", "adaptive".into()));
         all.insert("memory".into(), table("pool_frames", POOL_FRAMES.into()));
         all.insert(
             "status".into(),

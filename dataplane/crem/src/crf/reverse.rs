@@ -287,12 +287,6 @@ impl Barred {
     }
 }
 
-/// Whether a packet asks for responses: READ and atomic requests of RC and XRC.
-const fn asks(opcode: u8) -> bool {
-    let opcode = Opcode(opcode);
-    opcode.is_read_request() || opcode.is_atomic_request()
-}
-
 impl<B: PktBuf> Crf<B> {
     /// Packets that went the other way, toward the WAN: of these it looks at READ and atomic requests
     /// only. To be called with every burst that the sender function of the same box is given, so that no
@@ -302,7 +296,7 @@ impl<B: PktBuf> Crf<B> {
         if !self.config.responses || self.config.mode == Mode::Passthrough {
             return;
         }
-        for desc in burst.iter().filter(|desc| asks(desc.opcode)) {
+        for desc in burst.iter().filter(|desc| desc.asks()) {
             let request = Latest {
                 psn: desc.psn,
                 octets: desc.read_length.unwrap_or(0),

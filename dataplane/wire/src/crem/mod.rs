@@ -14,7 +14,7 @@ pub mod registry;
 mod tests;
 
 pub use error::ParseError;
-pub use parse::{Parsed, parse};
+pub use parse::{Parsed, parse, peek};
 
 /// What describes a protected flow in HELLO and PATH_REPORT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

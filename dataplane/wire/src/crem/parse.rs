@@ -65,6 +65,14 @@ pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
     Ok(Parsed::Message(message))
 }
 
+/// Type and Flow ID of a datagram on the CREM port as they stand there, for whoever passes it on to where
+/// it is parsed. `None` for what is too short, of another version or of no known type.
+pub fn peek(datagram: &[u8]) -> Option<(MessageType, Option<FlowId>)> {
+    let [first, _, _, _, id @ ..] = datagram.first_chunk::<COMMON_HEADER_LEN>()?;
+    let kind = MessageType::from_code(first & 0x0f).filter(|_| first >> 4 == VERSION)?;
+    Some((kind, FlowId::new(u32::from_be_bytes(*id))))
+}
+
 /// Takes octets off the front of a message body.
 struct Reader<'a>(&'a [u8]);
 

@@ -765,3 +765,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_look_at_type_and_flow_id_agrees_with_parsing() {
+    let id = FlowId::new(0xf5ed_77dc);
+    assert_eq!(peek(&octets(REPAIR)), Some((MessageType::Repair, id)));
+    assert_eq!(
+        peek(&octets(RANGES)),
+        Some((MessageType::RepairRequest, id))
+    );
+    assert_eq!(peek(&octets(HELLO)), Some((MessageType::Hello, None)));
+    assert_eq!(peek(&octets(HELLO)[..7]), None);
+    assert_eq!(peek(&with(HELLO, 0, 0x22)), None, "another version");
+    assert_eq!(peek(&with(HELLO, 0, 0x10)), None, "no type");
+}

@@ -29,6 +29,7 @@ mod messages;
 pub mod metering;
 pub mod order;
 pub mod protect;
+pub mod rate;
 pub mod resent;
 pub mod restore;
 pub mod segment;

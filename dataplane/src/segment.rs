@@ -2,6 +2,8 @@
 //! is given to the device before anything is computed about it.
 
 use crem_api::Mode;
+use std::sync::Arc;
+
 use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
@@ -14,6 +16,7 @@ use crate::inband::Inband;
 use crate::metering::{Metering, Tap};
 use crate::order::Arrival;
 use crate::protect::Protection;
+use crate::rate::WanRate;
 use crate::snapshot::SegmentSnapshot;
 use crate::team::{Fact, Item, Team};
 use crate::tx::Egress;
@@ -55,6 +58,10 @@ pub struct Segment<P: Platform> {
     pub(crate) metering: Option<Metering<P>>,
     /// Frames restored in this turn, where that is asked for.
     pub(crate) restored: Tap<P::Buf>,
+    /// What the segment may send to the WAN, if that is less than the port takes.
+    pub(crate) wan_rate: Option<Arc<WanRate>>,
+    /// Frames and octets sent there that are taken out of it.
+    pub(crate) wan_sent: (u64, u64),
     /// The other workers of the segment.
     pub(crate) team: Option<Team<P>>,
     pub(crate) inbox: Vec<Item<P::Buf>>,
@@ -78,6 +85,8 @@ pub struct Parts<P: Platform> {
     pub pool: P::Pool,
     /// In-band station.
     pub inband: Option<Inband<P>>,
+    /// What the segment may send to the WAN, shared by its workers.
+    pub wan_rate: Option<Arc<WanRate>>,
     /// Makes the protocol functions; `None` where the mode has none.
     pub remake: Option<Remake<P>>,
 }
@@ -111,6 +120,8 @@ impl<P: Platform> Segment<P> {
             out_messages: Vec::with_capacity(BURST),
             metering: None,
             restored: None,
+            wan_rate: parts.wan_rate,
+            wan_sent: (0, 0),
             team: None,
             inbox: Vec::new(),
             inbox_descs: Vec::new(),

@@ -22,6 +22,8 @@ const SEGMENT: &str = "wan";
 const POOL_FRAMES: i64 = 8_191;
 /// Time to come up: DPDK initialises its memory.
 const START_LIMIT: Duration = Duration::from_secs(20);
+/// Longest wait for a process with a stuck worker to end.
+const STUCK_LIMIT: Duration = Duration::from_secs(5);
 /// Time for an answer on the status socket.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
@@ -36,6 +38,7 @@ pub(crate) struct Gateway {
     /// Processor time of processes that were killed.
     earlier_cpu: f64,
     starts: u32,
+    workers: u16,
 }
 
 impl Gateway {
@@ -53,6 +56,7 @@ impl Gateway {
             process: None,
             earlier_cpu: 0.0,
             starts: 0,
+            workers: scenario.workers,
         };
         std::fs::write(
             gateway.document(),
@@ -77,7 +81,10 @@ impl Gateway {
     fn bootstrap_table(&self) -> Table {
         let mut all = Table::new();
         all.insert("worker".into(), table("idle", "adaptive".into()));
-        all.insert("memory".into(), table("pool_frames", POOL_FRAMES.into()));
+        all.insert(
+            "memory".into(),
+            table("pool_frames", pool_frames(self.workers).into()),
+        );
         all.insert(
             "status".into(),
             table("socket", self.socket.display().to_string().into()),
@@ -109,6 +116,14 @@ impl Gateway {
         process.crash()?;
         self.earlier_cpu += process.cpu_seconds();
         Ok(())
+    }
+
+    /// Stops one worker for good and waits until the process has ended by itself; tells how long that took.
+    pub(crate) fn get_stuck(&mut self, worker: u16) -> Result<Duration, Failure> {
+        let mut process = self.process.take().ok_or("the gateway is not running")?;
+        let took = process.stop_thread(worker, STUCK_LIMIT)?;
+        self.earlier_cpu += process.cpu_seconds();
+        Ok(took)
     }
 
     /// Fails if the process ended by itself.
@@ -172,6 +187,11 @@ impl Drop for Gateway {
     }
 }
 
+/// Each worker has descriptors, symbols and queues of its own.
+fn pool_frames(workers: u16) -> i64 {
+    i64::from(workers) * (POOL_FRAMES + 1) - 1
+}
+
 /// Short, since a socket's path has little room.
 fn socket_path(host: Host) -> PathBuf {
     let side = if host == Host::A { 'a' } else { 'b' };
@@ -211,6 +231,7 @@ fn document(scenario: &Scenario, host: Host, mode: Mode) -> Table {
     segment.insert("limits".into(), scenario.limits.clone().into());
     let mut document = Table::new();
     document.insert("version".into(), 1.into());
+    document.insert("workers".into(), i64::from(scenario.workers).into());
     document.insert("segments".into(), table(SEGMENT, segment.into()));
     document
 }

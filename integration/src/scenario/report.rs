@@ -66,6 +66,12 @@ pub struct RunReport {
     pub inband_open_ports: Option<Vec<u16>>,
     /// TCP ports tried.
     pub inband_tried_ports: usize,
+    /// Milliseconds that a gateway with a stuck worker took to end by itself.
+    #[serde(default)]
+    pub stuck_ended_ms: Option<u64>,
+    /// Milliseconds from then, its worker's stop, until it forwarded again.
+    #[serde(default)]
+    pub stuck_gap_ms: Option<u64>,
     /// Use of the machine while the flows ran.
     pub machine: MachineUse,
     /// Processor seconds by program.

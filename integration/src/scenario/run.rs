@@ -106,6 +106,8 @@ struct Stage<'a> {
     folder: PathBuf,
     ends: Vec<Ends>,
     gateways: Vec<Gateway>,
+    /// When the worker of one of them was stopped.
+    stuck_since: Option<Instant>,
     taps: Vec<Tap>,
     wan: Process,
     world: Topology,
@@ -137,6 +139,7 @@ impl<'a> Stage<'a> {
             folder,
             ends,
             gateways,
+            stuck_since: None,
             taps,
             wan,
             world,
@@ -246,6 +249,13 @@ impl<'a> Stage<'a> {
                 for flow in &mut report.flows {
                     flow.protected_again_ms = None;
                 }
+                if let Some(gone) = self.stuck_since.take() {
+                    report.stuck_gap_ms = Some(gone.elapsed().as_millis() as u64);
+                }
+            } else if let Some(worker) = act.stuck {
+                self.stuck_since = Some(Instant::now());
+                let took = gateway.get_stuck(worker)?;
+                report.stuck_ended_ms = Some(took.as_millis() as u64);
             } else {
                 gateway.crash()?;
             }

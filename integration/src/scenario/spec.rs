@@ -41,6 +41,9 @@ pub struct Scenario {
     /// Keys for `limits` in the document of both gateways.
     #[serde(default)]
     pub limits: toml::Table,
+    /// Workers of each gateway.
+    #[serde(default = "default_workers")]
+    pub workers: u16,
     /// Runs to make; without it those that the expectations need.
     #[serde(default)]
     pub runs: Vec<Mode>,
@@ -178,6 +181,8 @@ pub struct Flow {
     /// Resend single packets.
     #[serde(default)]
     pub selective_repeat: bool,
+    /// Packets after which its UDP source port changes.
+    pub udp_source_lasts: Option<u32>,
     /// The name of the reason that a gateway gives, if this flow is not meant to be protected.
     pub unprotected: Option<String>,
 }
@@ -188,8 +193,10 @@ pub struct Flow {
 pub struct Event {
     /// Milliseconds after the requesters started.
     pub at_ms: u64,
-    /// Gateway to end with SIGKILL.
+    /// Gateway to end, with SIGKILL unless `stuck_worker` is there.
     pub kill: Host,
+    /// The worker of this number is stopped, and the gateway has to end by itself.
+    pub stuck_worker: Option<u16>,
     /// Milliseconds until it is started again.
     pub restart_after_ms: u64,
 }
@@ -224,6 +231,13 @@ pub struct Expect {
     pub marks_arrive: bool,
     /// What becomes of PATH_REPORTs.
     pub path_reports: Option<PathReports>,
+    /// Packets that were not restored leave at the far host in the order in which they were sent, and no
+    /// more restored ones are behind later packets than the gateways say.
+    pub in_order: bool,
+    /// Milliseconds in which a gateway with a stuck worker ends by itself.
+    pub stuck_ends_ms: u64,
+    /// Of the workers of each gateway, how many restore or code at least.
+    pub workers_used: u64,
     /// No TCP port of the near gateway's in-band address may accept a connection from host A.
     pub inband_tcp_closed: bool,
 }
@@ -239,6 +253,9 @@ impl Default for Expect {
             formula_within: None,
             marks_arrive: false,
             path_reports: None,
+            in_order: false,
+            stuck_ends_ms: 500,
+            workers_used: 0,
             inband_tcp_closed: false,
         }
     }
@@ -246,6 +263,9 @@ impl Default for Expect {
 
 fn default_mtu() -> u16 {
     4_400
+}
+fn default_workers() -> u16 {
+    1
 }
 fn default_limit() -> u64 {
     90

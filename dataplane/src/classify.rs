@@ -5,13 +5,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crem_api::Prefix;
+use crem_core::csf::DatagramKey;
 use crem_core::learn::{Ack, Direction, Managed};
 use crem_core::packet::{Namespace, PsnSpace, StreamKey};
 use crem_wire::frame::{
     Class, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ip, Link, Mac, ParseConfig, Parsed,
     Reason, dscp_of, parse,
 };
-use crem_wire::roce::{self, Aeth, Bth, CmMessage, Reth};
+use crem_wire::roce::{self, Aeth, Bth, CmMessage, Reth, Transport};
 use crem_wire::{Psn, Qpn, icrc};
 
 /// The side that a frame came in on.
@@ -141,6 +142,8 @@ pub enum Verdict {
     Unverified,
     /// Send it out of the other port; it is a packet of a stream.
     Source(Source),
+    /// Send it out of the other port; it is of datagram service and never protected (AMB-OPCODES).
+    Unsequenced(DatagramKey),
     /// Send it out of the other port; it acknowledges what a host that we serve has sent.
     Ack(Ack),
     /// Send it out of the other port; it sets up or ends a connection of a host that we serve.
@@ -241,6 +244,9 @@ impl View {
             roce::Class::Ud if self.learn && bth.dest_qp == Qpn::CM => {
                 return self.managed(frame, parsed, ip);
             }
+            roce::Class::Ud | roce::Class::Other if served && side == Side::Lan => {
+                return unsequenced(parsed, bth, ip).map_or(Verdict::Forward, Verdict::Unsequenced);
+            }
             _ => return Verdict::Forward,
         };
         let Some(udp) = parsed.udp.filter(|_| served) else {
@@ -298,6 +304,18 @@ fn direction(parsed: &Parsed, ip: &Ip) -> Direction {
         from: ip.source,
         to: ip.destination,
     }
+}
+
+/// Users' datagrams. Nobody would ask why what is between subnet and connection managers is not protected.
+fn unsequenced(parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<DatagramKey> {
+    let of_users = bth.dest_qp.get() > Qpn::CM.get();
+    let is_datagram = matches!(bth.opcode.transport(), Transport::Ud | Transport::Rd);
+    (of_users && is_datagram).then(|| DatagramKey {
+        namespace: Namespace(parsed.context()),
+        source: ip.source,
+        destination: ip.destination,
+        qp: bth.dest_qp,
+    })
 }
 
 fn acknowledgment(frame: &[u8], parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<Ack> {

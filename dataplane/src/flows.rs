@@ -19,6 +19,7 @@ pub(crate) fn flow(segment: &str, flow: &FlowSnapshot) -> Flow {
     match flow {
         FlowSnapshot::Sender(f) => sender(segment, f),
         FlowSnapshot::Receiver(f) => receiver(segment, f),
+        FlowSnapshot::Datagrams(f) => datagrams(segment, f),
     }
 }
 
@@ -172,6 +173,24 @@ fn receiver(segment: &str, f: &crf::FlowStatus) -> Flow {
         ("left", figures.left),
         ("requests", figures.requests),
     ]);
+    flow
+}
+
+/// Their PSNs are their senders', so they have no space of their own.
+fn datagrams(segment: &str, f: &csf::DatagramStatus) -> Flow {
+    let key = StreamKey {
+        namespace: f.key.namespace,
+        source: f.key.source,
+        destination: f.key.destination,
+        qp: f.key.qp,
+        space: PsnSpace::Requests,
+    };
+    let mut flow = of_key(segment, Role::Csf, &key);
+    flow.space = "datagrams".to_owned();
+    flow.state = words(csf::State::Observing);
+    flow.supported = false;
+    explain(&mut flow, f.unprotected);
+    flow.counters = named([("packets", f.packets)]);
     flow
 }
 

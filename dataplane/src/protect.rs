@@ -11,7 +11,7 @@ use crem_api::{RestoredEcn, Segment as SegmentConfig};
 use crem_core::actions::{Actions, Delivery, Emit, RepairKind, Transmit};
 use crem_core::config::CoreConfig;
 use crem_core::crf::{Crf, Same};
-use crem_core::csf::Csf;
+use crem_core::csf::{Csf, DatagramKey};
 use crem_core::events::Event;
 use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
@@ -141,6 +141,13 @@ impl<P: Platform> Protection<P> {
         }
         for ack in acks {
             self.csf.on_ack(now, ack);
+        }
+    }
+
+    /// Packets of datagram service toward the WAN: never protected, but shown (AMB-OPCODES).
+    pub fn datagrams(&mut self, now: Instant, keys: &[DatagramKey]) {
+        for key in keys {
+            self.csf.on_datagram(now, *key);
         }
     }
 
@@ -456,7 +463,8 @@ impl<P: Platform> Protection<P> {
         let senders = self.csf.flows().map(FlowSnapshot::Sender);
         let receivers = self.crf.flows().map(FlowSnapshot::Receiver);
         let mut left_out = 0;
-        for flow in senders.chain(receivers) {
+        let datagrams = self.csf.datagrams().map(FlowSnapshot::Datagrams);
+        for flow in senders.chain(receivers).chain(datagrams) {
             if to.len() < MAX_FLOWS {
                 to.push((segment, flow));
             } else {

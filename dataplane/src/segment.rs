@@ -2,6 +2,7 @@
 //! is given to the device before anything is computed about it.
 
 use crem_api::Mode;
+use crem_core::csf::DatagramKey;
 use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
@@ -50,6 +51,7 @@ pub struct Segment<P: Platform> {
     pub(crate) mail: Vec<(Datagram, P::Buf)>,
     acks: Vec<Ack>,
     managed: Vec<Managed>,
+    datagrams: Vec<DatagramKey>,
     pub(crate) metering: Option<Metering<P>>,
     /// Frames restored in this turn, where that is asked for.
     pub(crate) restored: Tap<P::Buf>,
@@ -99,6 +101,7 @@ impl<P: Platform> Segment<P> {
             mail: Vec::with_capacity(BURST),
             acks: Vec::with_capacity(BURST),
             managed: Vec::with_capacity(BURST),
+            datagrams: Vec::with_capacity(BURST),
             out_messages: Vec::with_capacity(BURST),
             metering: None,
             restored: None,
@@ -219,13 +222,16 @@ impl<P: Platform> Segment<P> {
         received
     }
 
-    /// Lets the sender function see what passed besides sources; nothing at all unless that is switched on.
+    /// Lets the sender function see what passed besides sources; but for datagrams nothing at all unless
+    /// that is switched on.
     fn learn(&mut self, now: Instant) {
         if let Some(protection) = &mut self.protection {
             protection.learn(now, &self.acks, &self.managed);
+            protection.datagrams(now, &self.datagrams);
         }
         self.acks.clear();
         self.managed.clear();
+        self.datagrams.clear();
     }
 
     fn offer_to_sender(&mut self, now: Instant) {
@@ -323,6 +329,10 @@ impl<P: Platform> Segment<P> {
             }
             Verdict::Unverified => {
                 self.counters.coding.unverified_sources += 1;
+                Sorted::Onward(frame)
+            }
+            Verdict::Unsequenced(key) => {
+                self.datagrams.push(key);
                 Sorted::Onward(frame)
             }
             Verdict::Ack(ack) => {

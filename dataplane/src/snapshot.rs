@@ -44,6 +44,8 @@ pub enum FlowSnapshot {
     Sender(csf::FlowStatus),
     /// This gateway restores.
     Receiver(crf::FlowStatus),
+    /// Datagrams that pass.
+    Datagrams(csf::DatagramStatus),
 }
 
 /// All segments at one moment.

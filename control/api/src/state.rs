@@ -184,7 +184,7 @@ pub struct Flow {
     pub destination: IpAddr,
     /// Destination queue pair.
     pub qp: u32,
-    /// `requests` or `responses`.
+    /// `requests`, `responses`, or `datagrams`, which have none.
     pub space: String,
     /// State of the protocol, such as `protected`.
     pub state: String,

@@ -22,6 +22,7 @@ mod admission;
 mod answer;
 mod block;
 mod counters;
+mod datagram;
 mod early;
 mod flow;
 mod hello;
@@ -49,6 +50,7 @@ mod testing;
 mod tests;
 
 pub use counters::CsfCounters;
+pub use datagram::{DatagramKey, DatagramStatus};
 pub use flow::FlowCounts;
 pub use path::PathStatus;
 pub use states::State;
@@ -63,6 +65,7 @@ use crem_wire::crem::registry::CloseReason;
 use hashbrown::HashMap;
 
 use self::admission::Admission;
+use self::datagram::Datagrams;
 use self::flow::{Flow, Io, Shared};
 use self::learn::Learn;
 use self::negotiate::Cause;
@@ -90,6 +93,7 @@ const TIMER_STEP: Duration = Duration::from_micros(1);
 pub struct Csf<B> {
     flows: BoundedTable<StreamKey, Box<Flow<B>>>,
     learn: Learn,
+    datagrams: Datagrams,
     sh: Shared<B>,
 }
 
@@ -100,6 +104,7 @@ impl<B: PktBuf> Csf<B> {
         Self {
             flows: BoundedTable::new(csf.max_flows),
             learn: Learn::new(csf.max_flows),
+            datagrams: Datagrams::new(),
             sh: Shared {
                 peers: Peers::new(csf.max_peers),
                 paths: BoundedTable::new(csf.max_peers),
@@ -230,12 +235,17 @@ impl<B: PktBuf> Csf<B> {
             }
         }
         self.rank_flows(now);
+        self.datagrams.expire(now, self.sh.cfg.csf.idle);
     }
 
     /// When `on_timeout` is to be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
         let ranking = (self.sh.admission.next_at()).filter(|_| !self.flows.is_empty());
-        [self.sh.timers.next(), ranking].into_iter().flatten().min()
+        let datagrams = self.datagrams.next_timeout(self.sh.cfg.csf.idle);
+        [self.sh.timers.next(), ranking, datagrams]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Takes the next message to send. REPAIR is not among them: it goes through [`Actions::emit`].

@@ -166,6 +166,7 @@ impl Verdict {
             | Verdict::Transit
             | Verdict::Unverified
             | Verdict::Source(_)
+            | Verdict::Unsequenced(_)
             | Verdict::Ack(_)
             | Verdict::Managed(_)
             | Verdict::ForwardAndKernel => true,
@@ -240,6 +241,9 @@ impl View {
             roce::Class::Ack if self.learn && served && side == Side::Wan => {
                 return acknowledgment(frame, parsed, bth, ip)
                     .map_or(Verdict::Forward, Verdict::Ack);
+            }
+            roce::Class::Response if self.learn && served && side == Side::Wan => {
+                return response(parsed, bth, ip).map_or(Verdict::Forward, Verdict::Ack);
             }
             roce::Class::Ud if self.learn && bth.dest_qp == Qpn::CM => {
                 return self.managed(frame, parsed, ip);
@@ -322,6 +326,21 @@ fn acknowledgment(frame: &[u8], parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<A
     let at = usize::from(bth.opcode.ext()?.aeth?);
     let aeth = Aeth::parse(parsed.payload(frame).get(at..)?)?;
     Ack::new(direction(parsed, ip), bth.dest_qp, bth.psn, &aeth)
+}
+
+/// What a response that is not protected says of the requests (AMB-RDMAMTU).
+fn response(parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<Ack> {
+    let length = parsed.udp.map_or(0, |udp| usize::from(udp.payload_len));
+    let (way, mtu) = (direction(parsed, ip), bth.mtu_seen(length));
+    Ack::of_response(way, bth.dest_qp, bth.psn, bth.opcode.0, mtu)
+}
+
+impl Source {
+    /// What a response that is protected says of them.
+    pub fn acknowledges(&self) -> Option<Ack> {
+        let (way, qp) = (Direction::of(&self.key), self.key.qp);
+        Ack::of_response(way, qp, self.psn, self.opcode, self.mtu_seen)
+    }
 }
 
 impl Station {

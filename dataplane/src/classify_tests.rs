@@ -507,6 +507,41 @@ fn learning() -> View {
     }
 }
 
+// shows: AMB-RDMAMTU
+#[test]
+fn the_first_response_of_a_read_tells_the_rdma_mtu_where_that_is_wanted() {
+    let frame = |opcode, octets: usize| {
+        let payload = roce(opcode, 4 + octets + 4);
+        udp(OTHER, "10.0.2.5:1", "10.0.1.5:4791", Tags::NONE, &payload)
+    };
+    let first = frame(0x0d, 1024);
+    let Verdict::Ack(ack) = learning().classify(&first, Side::Wan) else {
+        panic!()
+    };
+    assert_eq!(
+        (ack.qp, ack.psn, ack.mtu),
+        (Qpn::new(9), Psn::new(77), Some(1024))
+    );
+    let protected = View {
+        responses: true,
+        ..learning()
+    };
+    let Verdict::Source(source) = protected.classify(&first, Side::Wan) else {
+        panic!("{first:?}")
+    };
+    assert_eq!(
+        source.acknowledges(),
+        Some(ack),
+        "the same where responses are protected"
+    );
+    for other in [frame(0x0e, 1024), frame(0x0f, 100)] {
+        assert_eq!(learning().classify(&other, Side::Wan), Verdict::Forward);
+    }
+    assert_eq!(learning().classify(&first, Side::Lan), Verdict::Forward);
+    let off = view("192.0.2.1", None);
+    assert_eq!(off.classify(&first, Side::Wan), Verdict::Forward);
+}
+
 // shows: AMB-ACKMAP
 #[test]
 fn acknowledgments_toward_a_served_host_are_told_where_that_is_wanted() {

@@ -315,14 +315,25 @@ impl<P: Platform> Segment<P> {
                 self.counters.drops.blocked += 1;
                 Sorted::Gone
             }
-            (verdict, _) => self.dispose(verdict, frame, now),
+            (verdict, _) => self.dispose(verdict, frame, side, now),
         }
     }
 
-    fn dispose(&mut self, verdict: Verdict, frame: P::Buf, now: Instant) -> Sorted<P::Buf> {
+    fn dispose(
+        &mut self,
+        verdict: Verdict,
+        frame: P::Buf,
+        side: Side,
+        now: Instant,
+    ) -> Sorted<P::Buf> {
         match verdict {
             Verdict::Forward => Sorted::Onward(frame),
-            Verdict::Source(source) => Sorted::Source(source, frame),
+            Verdict::Source(source) => {
+                if self.view.learn && side == Side::Wan {
+                    self.acks.extend(source.acknowledges());
+                }
+                Sorted::Source(source, frame)
+            }
             Verdict::Transit => {
                 self.counters.messages.transit += 1;
                 Sorted::Onward(frame)
@@ -384,6 +395,7 @@ impl<P: Platform> Segment<P> {
         }
         to.csf.clear();
         to.crf.clear();
+        to.paths.clear();
         to.mode = match self.mode {
             Mode::Active if self.protection.is_none() => Mode::Passthrough,
             mode => mode,

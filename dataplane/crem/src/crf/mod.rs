@@ -167,7 +167,7 @@ impl<B: PktBuf> Crf<B> {
             .hold_budget
             .set_bounds(u64::from(crf.hold_packets), crf.hold_octets);
         self.shared.store.set_bounds(crf);
-        let ends = config.mode == Mode::Passthrough;
+        let ends = config.mode != Mode::Active;
         let without_responses = !config.responses;
         self.config = config;
         if ends {

@@ -40,7 +40,7 @@ mod retain;
 mod sizes;
 pub(crate) mod states;
 mod status;
-mod track;
+pub(crate) mod track;
 mod traffic;
 mod volume;
 
@@ -127,10 +127,10 @@ impl<B: PktBuf> Csf<B> {
     }
 
     /// Takes another configuration: retention, pacing and policy hold from now on, limits for what is
-    /// negotiated from now on; passthrough closes every flow. The tables keep the bounds they were
-    /// made with.
+    /// negotiated from now on; other modes than active close every flow. The tables keep the bounds they
+    /// were made with.
     pub fn set_config(&mut self, now: Instant, cfg: CoreConfig) {
-        if cfg.mode == Mode::Passthrough {
+        if cfg.mode != Mode::Active {
             self.close_all(CloseReason::Normal);
         } else if !cfg.responses {
             self.close_where(CloseReason::Normal, |key| key.space == PsnSpace::Responses);
@@ -308,8 +308,8 @@ impl<B: PktBuf> Csf<B> {
     }
 
     /// The RDMA MTU of a connection as its other direction shows it, in READ responses for requests of
-    /// `stream` (AMB-RDMAMTU). Of streams that are not tracked, or have shown it themselves, and for
-    /// what is no RDMA MTU, nothing happens.
+    /// `stream` (AMB-RDMAMTU); [`Csf::on_ack`] finds it there where learning is on. Of streams that are not
+    /// tracked, or have shown it themselves, and for what is no RDMA MTU, nothing happens.
     pub fn learn_mtu(&mut self, now: Instant, stream: &StreamKey, octets: u16) {
         if let Some(slot) = self.flows.slot(stream) {
             self.with_flow(slot, |flow, sh| {

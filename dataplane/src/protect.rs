@@ -455,6 +455,7 @@ impl<P: Platform> Protection<P> {
         self.crf
             .counters()
             .for_each(|name, value| to.crf.push((name, value)));
+        to.paths.extend(self.csf.paths());
         to.events.extend(self.events.drain(..));
     }
 

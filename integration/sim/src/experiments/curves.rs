@@ -113,7 +113,8 @@ fn cells(options: &Options) -> Vec<Cell> {
         for rtt_ms in RTTS_MS {
             for loss in LOSSES {
                 for (scheme, (name, _)) in SCHEMES.iter().enumerate() {
-                    if options.wants(name) {
+                    let (end, _) = ENDPOINTS[endpoint];
+                    if options.wants(&format!("{name}, {end}, {rtt_ms} ms, {loss}")) {
                         cells.push(Cell {
                             endpoint,
                             scheme,

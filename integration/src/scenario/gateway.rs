@@ -11,13 +11,14 @@ use nix::sys::signal::Signal;
 use toml::{Table, Value};
 
 use super::Failure;
+use super::changes::collector;
 use super::process::{Process, Programs};
 use super::report::gateway_name;
 use super::spec::{Host, Mode, Scenario, inband};
 use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
 
 /// Id of the one segment.
-const SEGMENT: &str = "wan";
+pub(crate) const SEGMENT: &str = "wan";
 /// Frame buffers: retention and hold at their defaults, rings and slack; about 80 MB.
 const POOL_FRAMES: i64 = 8_191;
 /// Time to come up: DPDK initialises its memory.
@@ -60,6 +61,11 @@ impl Gateway {
         )?;
         std::fs::write(gateway.bootstrap(), gateway.bootstrap_table().to_string())?;
         Ok(gateway)
+    }
+
+    /// Its status socket.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     fn name(&self) -> &'static str {
@@ -212,6 +218,9 @@ fn document(scenario: &Scenario, host: Host, mode: Mode) -> Table {
     let mut document = Table::new();
     document.insert("version".into(), 1.into());
     document.insert("segments".into(), table(SEGMENT, segment.into()));
+    if scenario.changes > 0 {
+        document.insert("ipfix".into(), collector().into());
+    }
     document
 }
 

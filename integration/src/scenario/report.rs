@@ -9,6 +9,7 @@ use crem_wan::{Class, Fate, Report as WanReport};
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::changes::Changes;
 use super::check::Finding;
 use super::ledger::Ledger;
 use super::machine::MachineUse;
@@ -52,6 +53,8 @@ pub struct RunReport {
     pub wan: WanReport,
     /// Counters of the gateways since their last start.
     pub gateways: BTreeMap<String, SegmentCounters>,
+    /// Documents brought into force meanwhile.
+    pub changes: Changes,
     /// Frames from host A to host B.
     pub a_to_b: Ledger,
     /// Frames from host B to host A.

@@ -205,6 +205,9 @@ impl<'a> Stage<'a> {
             for gateway in &mut self.gateways {
                 gateway.check_alive()?;
             }
+            if self.mode.is_active() && report.changes.made < self.scenario.changes {
+                report.changes.step(&self.gateways)?;
+            }
             let over = self.requesters_ended()? && script.is_over();
             report.given_up = !over && start.elapsed() > self.limit();
             let last = over || report.given_up;

@@ -47,6 +47,10 @@ pub struct Scenario {
     /// What happens while the flows run.
     #[serde(default)]
     pub event: Vec<Event>,
+    /// Documents to bring into force one after the other while the flows run and both gateways protect,
+    /// both gateways together.
+    #[serde(default)]
+    pub changes: u64,
     /// What has to hold.
     #[serde(default)]
     pub expect: Expect,
@@ -330,6 +334,9 @@ impl Scenario {
             if at(expected.answered_at).is_none() || at(expected.refused_at).is_none() {
                 found.push("path reports are expected of a direction without reporter".to_owned());
             }
+        }
+        if self.changes > 0 && self.gateways == Gateways::None {
+            found.push("changes without gateways".to_owned());
         }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());

@@ -37,6 +37,9 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         .filter(|_| scenario.expect.protection)
     {
         protection(scenario, run, &mut found);
+        if scenario.changes > 0 {
+            found.push(changes(scenario, run));
+        }
         if let Some(expected) = &scenario.expect.path_reports {
             path_reports(expected, run, &mut found);
         }
@@ -137,6 +140,17 @@ fn protection(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
             100.0 * expect.restored_share
         ),
     ));
+}
+
+fn changes(scenario: &Scenario, run: &RunReport) -> Finding {
+    let changes = &run.changes;
+    Finding::new(
+        changes.made >= scenario.changes && changes.seen == changes.made,
+        format!(
+            "of {} documents {} in force and {} seen so, by kind {:?}, the slowest after {:.1} ms",
+            scenario.changes, changes.made, changes.seen, changes.kinds, changes.slowest_ms
+        ),
+    )
 }
 
 fn state(index: usize, flow: &Flow, report: &FlowReport) -> Finding {

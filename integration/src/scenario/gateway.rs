@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use toml::{Table, Value};
 
 use super::Failure;
+use super::changes::collector;
 use super::metering::{self, Sockets};
 use super::process::{Process, Programs};
 use super::report::gateway_name;
@@ -62,6 +63,11 @@ impl Gateway {
         let bootstrap = gateway.bootstrap_table(scenario.metering.is_some());
         std::fs::write(gateway.bootstrap(), bootstrap.to_string())?;
         Ok(gateway)
+    }
+
+    /// Its status socket.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     fn name(&self) -> &'static str {
@@ -230,6 +236,9 @@ fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table
     document.insert("segments".into(), table(SEGMENT, segment.into()));
     let ipfix = metering::tables(scenario, host, folder);
     document.extend(ipfix.map(|ipfix| ("ipfix".to_owned(), ipfix.into())));
+    if scenario.changes > 0 {
+        document.insert("ipfix".into(), collector().into());
+    }
     document
 }
 

@@ -9,6 +9,7 @@ use crem_wan::{Class, Fate, Report as WanReport};
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::changes::Changes;
 use super::check::Finding;
 use super::ledger::Ledger;
 use super::machine::MachineUse;
@@ -56,6 +57,8 @@ pub struct RunReport {
     /// What the gateways exported and collectors got, where the scenario has metering.
     #[serde(default)]
     pub metering: BTreeMap<String, SiteReport>,
+    /// Documents brought into force meanwhile.
+    pub changes: Changes,
     /// Frames from host A to host B.
     pub a_to_b: Ledger,
     /// Frames from host B to host A.

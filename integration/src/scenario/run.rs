@@ -220,6 +220,9 @@ impl<'a> Stage<'a> {
             for site in &mut self.sites {
                 site.check_alive()?;
             }
+            if self.mode.is_active() && report.changes.made < self.scenario.changes {
+                report.changes.step(&self.gateways)?;
+            }
             let over = self.requesters_ended()? && script.is_over() && deeds.is_empty();
             report.given_up = !over && start.elapsed() > self.limit();
             let last = over || report.given_up;

@@ -50,6 +50,10 @@ pub struct Scenario {
     pub event: Vec<Event>,
     /// What is observed for IPFIX; both gateways export it then, each to collectors of its own.
     pub metering: Option<Metering>,
+    /// Documents to bring into force one after the other while the flows run and both gateways protect,
+    /// both gateways together.
+    #[serde(default)]
+    pub changes: u64,
     /// What has to hold.
     #[serde(default)]
     pub expect: Expect,
@@ -333,6 +337,9 @@ impl Scenario {
             if at(expected.answered_at).is_none() || at(expected.refused_at).is_none() {
                 found.push("path reports are expected of a direction without reporter".to_owned());
             }
+        }
+        if self.changes > 0 && self.gateways == Gateways::None {
+            found.push("changes without gateways".to_owned());
         }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());

@@ -46,6 +46,16 @@ impl Buffer for Frame {
     fn trim_front(&mut self, count: u16) -> bool {
         self.0.trim_front(count).is_ok()
     }
+
+    #[inline]
+    fn prefetch_header(&self) {
+        self.0.prefetch_header();
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        self.0.prefetch();
+    }
 }
 
 /// A pool of mbufs.

@@ -36,6 +36,11 @@ uint16_t shim_mbuf_refcnt_read(const struct rte_mbuf *m)
 	return rte_mbuf_refcnt_read(m);
 }
 
+void shim_mbuf_refcnt_update(struct rte_mbuf *m, int16_t v)
+{
+	rte_mbuf_refcnt_update(m, v);
+}
+
 void shim_pktmbuf_refcnt_update(struct rte_mbuf *m, int16_t v)
 {
 	rte_pktmbuf_refcnt_update(m, v);

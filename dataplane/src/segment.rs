@@ -176,6 +176,7 @@ impl<P: Platform> Segment<P> {
             }
             self.wan
                 .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.lan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
                 s.offer_to_sender(now);
@@ -207,6 +208,7 @@ impl<P: Platform> Segment<P> {
                     Sorted::Gone => {}
                 }
             }
+            self.wan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
                 s.offer_to_receiver(now);

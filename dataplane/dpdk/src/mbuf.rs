@@ -365,18 +365,13 @@ impl Mbuf {
         load(self.head().start());
     }
 
-    /// Asks the processor to load the mbuf's own header, without which nothing else can be read, nor the
-    /// mbuf freed. A hint, never a fault.
+    /// Asks the processor to load the part of the mbuf's own header without which nothing else can be
+    /// read, nor the mbuf freed. A hint, never a fault.
     #[inline]
     pub fn prefetch_header(&self) {
-        let header = self.as_ptr().cast::<u8>();
-        load(header);
-        load(header.wrapping_add(LINE));
+        load(self.as_ptr().cast());
     }
 }
-
-/// Octets of a cache line, of which an mbuf's header takes two.
-const LINE: usize = 64;
 
 #[inline]
 fn load(address: *const u8) {

@@ -178,6 +178,7 @@ impl View {
     }
 
     /// Decides on a frame that came in on `side`.
+    #[inline(always)]
     pub fn classify(&self, frame: &[u8], side: Side) -> Verdict {
         let parsed = parse(frame, &self.parse);
         let Some(link) = &parsed.link else {
@@ -226,6 +227,7 @@ impl View {
         Verdict::Transit
     }
 
+    #[inline(always)]
     fn roce(&self, frame: &[u8], parsed: &Parsed, bth: &Bth, ip: &Ip, side: Side) -> Verdict {
         let served = match side {
             Side::Lan => self.serves(ip.source),

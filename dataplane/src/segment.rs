@@ -297,6 +297,7 @@ impl<P: Platform> Segment<P> {
     }
 
     /// Decides on a frame and does what needs no other frame.
+    #[inline(always)]
     fn sort(&mut self, frame: P::Buf, side: Side, now: Instant) -> Sorted<P::Buf> {
         if let Some(inband) = &mut self.inband {
             inband.learn(frame.octets(), side);
@@ -315,6 +316,7 @@ impl<P: Platform> Segment<P> {
         }
     }
 
+    #[inline(always)]
     fn dispose(&mut self, verdict: Verdict, frame: P::Buf, now: Instant) -> Sorted<P::Buf> {
         match verdict {
             Verdict::Forward => Sorted::Onward(frame),

@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-planted fec-check bench-fec restore ipfix bench-meter curves curves-quick e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-planted fec-check bench-fec bench-dataplane restore ipfix bench-meter curves curves-quick e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,10 @@ fec-check: ## coding kernels under a checker of memory accesses, and against ISA
 bench-fec: ## coding against ISA-L, reed-solomon-erasure and the XOR bound (about 2 minutes after the build)
 	cargo build --release --locked -q -p crem-bench-fec
 	integration/scripts/with-hugepages 320 target/release/bench-fec --check --isal "$$(integration/scripts/isal)"
+
+bench-dataplane: ## what a packet costs the pipeline of the data plane on one core, from memory (root, about 6 minutes after the build)
+	cargo build --release --locked -q -p crem-bench-dataplane
+	integration/scripts/with-hugepages 1700 target/release/bench-dataplane --check
 
 restore: ## restore every request packet of the captures
 	cargo run --release --locked -q -p crem-integration --bin restore -- integration/testdata/captures/*.pcap.gz

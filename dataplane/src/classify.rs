@@ -182,6 +182,7 @@ impl View {
     }
 
     /// Decides on a frame that came in on `side`.
+    #[inline(always)]
     pub fn classify(&self, frame: &[u8], side: Side) -> Verdict {
         self.judge(frame, &parse(frame, &self.parse), side)
     }
@@ -234,6 +235,7 @@ impl View {
         Verdict::Transit
     }
 
+    #[inline(always)]
     fn roce(&self, frame: &[u8], parsed: &Parsed, bth: &Bth, ip: &Ip, side: Side) -> Verdict {
         let served = match side {
             Side::Lan => self.serves(ip.source),

@@ -14,7 +14,7 @@ use crem_core::crf::{Crf, Same};
 use crem_core::csf::{Csf, DatagramKey};
 use crem_core::events::Event;
 use crem_core::learn::{Ack, Managed};
-use crem_core::packet::Desc;
+use crem_core::packet::{Desc, Farewell};
 use crem_core::time::Instant;
 use crem_fec::Engine;
 use crem_wire::crem::registry::CloseReason;
@@ -101,9 +101,13 @@ impl<P: Platform> Protection<P> {
         other[0] ^= 1;
         let mut crf = Crf::new(core.clone(), other);
         crf.compare_with(Same(is_resent));
+        let farewell = Farewell(<P::Buf as Buffer>::prefetch_header);
+        crf.announce_to(farewell);
+        let mut csf = Csf::new(core, seed);
+        csf.announce_to(farewell);
         let ect0 = config.policy.restored_ecn == RestoredEcn::Ect0;
         Self {
-            csf: Csf::new(core, seed),
+            csf,
             crf,
             actions,
             slots,

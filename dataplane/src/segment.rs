@@ -180,6 +180,7 @@ impl<P: Platform> Segment<P> {
             }
             self.wan
                 .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.lan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
                 s.offer_to_sender(now);
@@ -211,6 +212,7 @@ impl<P: Platform> Segment<P> {
                     Sorted::Gone => {}
                 }
             }
+            self.wan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
                 s.offer_to_receiver(now);
@@ -302,6 +304,7 @@ impl<P: Platform> Segment<P> {
     }
 
     /// Decides on a frame and does what needs no other frame.
+    #[inline(always)]
     fn sort(&mut self, frame: P::Buf, side: Side, now: Instant) -> Sorted<P::Buf> {
         if let Some(inband) = &mut self.inband {
             inband.learn(frame.octets(), side);
@@ -324,6 +327,7 @@ impl<P: Platform> Segment<P> {
         }
     }
 
+    #[inline(always)]
     fn dispose(
         &mut self,
         verdict: Verdict,

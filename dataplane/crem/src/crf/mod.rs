@@ -63,7 +63,7 @@ use hashbrown::HashMap;
 use crate::actions::{Actions, Decoded, Delivery, Transmit};
 use crate::config::{CoreConfig, Mode};
 use crate::events::{Event, EventQueue, Unprotected};
-use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
+use crate::packet::{Desc, Farewell, PktBuf, PsnSpace, StreamKey};
 use crate::plan::RDMA_MTUS;
 use crate::rng::Rng;
 use crate::table::BoundedTable;
@@ -157,6 +157,11 @@ impl<B: PktBuf> Crf<B> {
     /// sends again (`CrfConfig::replay`).
     pub fn compare_with(&mut self, same: Same<B>) {
         self.shared.same = Some(same);
+    }
+
+    /// Gives the function something to tell of frames that it is about to let go of.
+    pub fn announce_to(&mut self, farewell: Farewell<B>) {
+        self.shared.store.farewell = Some(farewell);
     }
 
     /// Takes another configuration. Switching to passthrough ends every flow; what is held goes out.

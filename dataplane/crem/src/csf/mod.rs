@@ -77,7 +77,7 @@ use crate::actions::{Actions, Transmit};
 use crate::bucket::TimeBucket;
 use crate::config::{CoreConfig, Mode};
 use crate::events::{Event, EventQueue, Unprotected};
-use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
+use crate::packet::{Desc, Farewell, PktBuf, PsnSpace, StreamKey};
 use crate::rng::Rng;
 use crate::table::{BoundedTable, Class};
 use crate::time::{Duration, Instant};
@@ -124,6 +124,11 @@ impl<B: PktBuf> Csf<B> {
                 cfg,
             },
         }
+    }
+
+    /// Gives the function something to tell of frames that it is about to let go of.
+    pub fn announce_to(&mut self, farewell: Farewell<B>) {
+        self.sh.retained.farewell = Some(farewell);
     }
 
     /// Takes another configuration: retention, pacing and policy hold from now on, limits for what is

@@ -224,13 +224,13 @@ impl World {
         self.sender.segment.list_flows(0, &mut flows);
         let sending = flows.iter().filter(|(_, flow)| match flow {
             FlowSnapshot::Sender(flow) => flow.unprotected.is_none(),
-            FlowSnapshot::Receiver(_) => false,
+            FlowSnapshot::Receiver(_) | FlowSnapshot::Datagrams(_) => false,
         });
         let sending = sending.count();
         flows.clear();
         self.receiver.segment.list_flows(0, &mut flows);
         let restoring = flows.iter().filter(|(_, flow)| match flow {
-            FlowSnapshot::Sender(_) => false,
+            FlowSnapshot::Sender(_) | FlowSnapshot::Datagrams(_) => false,
             FlowSnapshot::Receiver(flow) => flow.config.is_some(),
         });
         (sending, restoring.count())

@@ -92,7 +92,7 @@ fn next(turn: u64, document: &Value) -> (&'static str, String, Value) {
     let segment = |rest: &str| format!("/segments/{SEGMENT}/{rest}");
     let count = KINDS.len() as u64;
     let kind = KINDS[(turn % count) as usize];
-    let kind = if kind == "mode" && (turn / count) % RARELY > 0 {
+    let kind = if kind == "mode" && !(turn / count).is_multiple_of(RARELY) {
         "limits"
     } else {
         kind

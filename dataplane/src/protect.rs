@@ -13,10 +13,10 @@ use crem_api::{Hold, RestoredEcn, Segment as SegmentConfig};
 use crem_core::actions::{Actions, Delivery, Emit, RepairKind, Transmit};
 use crem_core::config::CoreConfig;
 use crem_core::crf::{Crf, Same};
-use crem_core::csf::Csf;
+use crem_core::csf::{Csf, DatagramKey};
 use crem_core::events::Event;
 use crem_core::learn::{Ack, Managed};
-use crem_core::packet::Desc;
+use crem_core::packet::{Desc, Farewell};
 use crem_core::time::Instant;
 use crem_fec::Engine;
 use crem_wire::crem::registry::CloseReason;
@@ -112,9 +112,13 @@ impl<P: Platform> Protection<P> {
         other[0] ^= 1;
         let mut crf = Crf::new(core.clone(), other);
         crf.compare_with(Same(is_resent));
+        let farewell = Farewell(<P::Buf as Buffer>::prefetch_header);
+        crf.announce_to(farewell);
+        let mut csf = Csf::new(core, seed);
+        csf.announce_to(farewell);
         let ect0 = config.policy.restored_ecn == RestoredEcn::Ect0;
         Self {
-            csf: Csf::new(core, seed),
+            csf,
             crf,
             actions,
             slots,
@@ -159,6 +163,13 @@ impl<P: Platform> Protection<P> {
         }
         for ack in acks {
             self.csf.on_ack(now, ack);
+        }
+    }
+
+    /// Packets of datagram service toward the WAN: never protected, but shown (AMB-OPCODES).
+    pub fn datagrams(&mut self, now: Instant, keys: &[DatagramKey]) {
+        for key in keys {
+            self.csf.on_datagram(now, *key);
         }
     }
 
@@ -421,6 +432,7 @@ impl<P: Platform> Protection<P> {
         self.crf
             .counters()
             .for_each(|name, value| to.crf.push((name, value)));
+        to.paths.extend(self.csf.paths());
         to.events.extend(self.events.drain(..));
     }
 
@@ -429,7 +441,8 @@ impl<P: Platform> Protection<P> {
         let senders = self.csf.flows().map(FlowSnapshot::Sender);
         let receivers = self.crf.flows().map(FlowSnapshot::Receiver);
         let mut left_out = 0;
-        for flow in senders.chain(receivers) {
+        let datagrams = self.csf.datagrams().map(FlowSnapshot::Datagrams);
+        for flow in senders.chain(receivers).chain(datagrams) {
             if to.len() < MAX_FLOWS {
                 to.push((segment, flow));
             } else {

@@ -1,12 +1,14 @@
 //! One segment's worth of worker: what happens to a burst from each port, in order. A frame that goes on
 //! is given to the device before anything is computed about it.
 
-use crem_api::Mode;
 use std::sync::Arc;
 
+use crem_api::Mode;
+use crem_core::csf::DatagramKey;
 use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
+use crem_wire::frame::parse;
 
 use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
 use crate::classify::{Datagram, Refusal, Side, Source, Verdict, View};
@@ -55,6 +57,7 @@ pub struct Segment<P: Platform> {
     pub(crate) mail: Vec<(Datagram, P::Buf)>,
     pub(crate) acks: Vec<Ack>,
     pub(crate) managed: Vec<Managed>,
+    datagrams: Vec<DatagramKey>,
     pub(crate) metering: Option<Metering<P>>,
     /// Frames restored in this turn, where that is asked for.
     pub(crate) restored: Tap<P::Buf>,
@@ -117,6 +120,7 @@ impl<P: Platform> Segment<P> {
             mail: Vec::with_capacity(BURST),
             acks: Vec::with_capacity(BURST),
             managed: Vec::with_capacity(BURST),
+            datagrams: Vec::with_capacity(BURST),
             out_messages: Vec::with_capacity(BURST),
             metering: None,
             restored: None,
@@ -205,6 +209,7 @@ impl<P: Platform> Segment<P> {
             }
             self.wan
                 .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.lan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
                 s.note_requests(now);
@@ -243,6 +248,7 @@ impl<P: Platform> Segment<P> {
                     Sorted::Gone => {}
                 }
             }
+            self.wan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
                 s.offer_to_receiver(now);
@@ -255,14 +261,17 @@ impl<P: Platform> Segment<P> {
         received
     }
 
-    /// Lets the sender function see what passed besides sources; nothing at all unless that is switched on.
+    /// Lets the sender function see what passed besides sources; but for datagrams nothing at all unless
+    /// that is switched on.
     fn learn(&mut self, now: Instant) {
         self.share_learnt();
         if let Some(protection) = &mut self.protection {
             protection.learn(now, &self.acks, &self.managed);
+            protection.datagrams(now, &self.datagrams);
         }
         self.acks.clear();
         self.managed.clear();
+        self.datagrams.clear();
     }
 
     /// Shows the receiver function what hosts behind the LAN port ask for.
@@ -344,11 +353,16 @@ impl<P: Platform> Segment<P> {
     }
 
     /// Decides on a frame and does what needs no other frame.
+    #[inline(always)]
     fn sort(&mut self, frame: P::Buf, side: Side, now: Instant) -> Sorted<P::Buf> {
         if let Some(inband) = &mut self.inband {
             inband.learn(frame.octets(), side);
         }
-        let verdict = self.view.classify(frame.octets(), side);
+        let parsed = parse(frame.octets(), &self.view.parse);
+        if let Some(metering) = &mut self.metering {
+            metering.classified(side, &self.view.parse, &parsed);
+        }
+        let verdict = self.view.judge(frame.octets(), &parsed, side);
         match (verdict, self.mode) {
             (Verdict::ForwardAndKernel, Mode::Block) => {
                 self.punt(frame, now);
@@ -358,20 +372,36 @@ impl<P: Platform> Segment<P> {
                 self.counters.drops.blocked += 1;
                 Sorted::Gone
             }
-            (verdict, _) => self.dispose(verdict, frame, now),
+            (verdict, _) => self.dispose(verdict, frame, side, now),
         }
     }
 
-    fn dispose(&mut self, verdict: Verdict, frame: P::Buf, now: Instant) -> Sorted<P::Buf> {
+    #[inline(always)]
+    fn dispose(
+        &mut self,
+        verdict: Verdict,
+        frame: P::Buf,
+        side: Side,
+        now: Instant,
+    ) -> Sorted<P::Buf> {
         match verdict {
             Verdict::Forward => Sorted::Onward(frame),
-            Verdict::Source(source) => Sorted::Source(source, frame),
+            Verdict::Source(source) => {
+                if self.view.learn && side == Side::Wan {
+                    self.acks.extend(source.acknowledges());
+                }
+                Sorted::Source(source, frame)
+            }
             Verdict::Transit => {
                 self.counters.messages.transit += 1;
                 Sorted::Onward(frame)
             }
             Verdict::Unverified => {
                 self.counters.coding.unverified_sources += 1;
+                Sorted::Onward(frame)
+            }
+            Verdict::Unsequenced(key) => {
+                self.datagrams.push(key);
                 Sorted::Onward(frame)
             }
             Verdict::Ack(ack) => {
@@ -432,6 +462,7 @@ impl<P: Platform> Segment<P> {
         }
         to.csf.clear();
         to.crf.clear();
+        to.paths.clear();
         to.mode = match self.mode {
             Mode::Active if self.protection.is_none() => Mode::Passthrough,
             mode => mode,

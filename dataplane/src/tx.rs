@@ -1,5 +1,6 @@
-//! Sending: frames that a device does not take wait here in order, up to a bound; repair waits apart and
-//! goes out only into room that no source wants.
+//! One side of a segment. Receiving: while one full burst is worked on, the next one is on its way from
+//! memory into the cache. Sending: frames that a device does not take wait here in order, up to a bound;
+//! repair waits apart and goes out only into room that no source wants.
 
 use std::collections::VecDeque;
 
@@ -24,6 +25,8 @@ pub struct Egress<D, B> {
     /// What went through it.
     pub counters: PortCounters,
     waiting: Vec<B>,
+    /// The burst after a full one, received already.
+    ahead: Vec<B>,
     /// What the device took, for whom it may concern; emptied elsewhere.
     pub(crate) tap: Tap<B>,
 }
@@ -36,15 +39,33 @@ impl<B: Buffer, D: Port<B>> Egress<D, B> {
             device,
             counters: PortCounters::default(),
             waiting,
+            ahead: Vec::with_capacity(BURST),
             tap: None,
         }
     }
 
-    /// Receives a burst into `into`, which is empty, and counts it.
+    /// Receives a burst into `into`, which is empty, and counts it. After a full one the next one is taken
+    /// from the device too, so that its headers are in the cache when it is asked for: with fewer frames
+    /// there is nothing to hide the wait behind, and they are worth no wait.
     pub fn receive(&mut self, into: &mut Vec<B>) {
-        self.device.receive(into);
+        if self.ahead.is_empty() {
+            self.device.receive(into);
+            into.iter().for_each(Buffer::prefetch_header);
+            into.iter().for_each(Buffer::prefetch);
+        } else {
+            core::mem::swap(into, &mut self.ahead);
+        }
+        if into.len() >= BURST {
+            self.device.receive(&mut self.ahead);
+            self.ahead.iter().for_each(Buffer::prefetch_header);
+        }
         self.counters.rx_frames += into.len() as u64;
         self.counters.rx_octets += octets(into);
+    }
+
+    /// Goes on with fetching the next burst, whose descriptions have come in meanwhile.
+    pub fn fetch_ahead(&self) {
+        self.ahead.iter().for_each(Buffer::prefetch);
     }
 
     /// Sends all of `frames` in order, after those that wait already. What finds no place is dropped and

@@ -3,6 +3,7 @@
 use crem_wan::Fate;
 use serde::{Deserialize, Serialize};
 
+use super::metering;
 use super::report::{FlowReport, Outcome, RunReport};
 use super::spec::{Flow, Gateways, Host, PathReports, Scenario};
 
@@ -27,6 +28,7 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
     for run in &outcome.runs {
         sound(scenario, run, &mut found);
         stuck(scenario, run, &mut found);
+        metering::judge(scenario, run, &mut found);
     }
     if scenario.expect.marks_arrive {
         found.extend(outcome.runs.iter().map(marks));
@@ -37,6 +39,9 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
     {
         protection(scenario, run, &mut found);
         workers(scenario, run, &mut found);
+        if scenario.changes > 0 {
+            found.push(changes(scenario, run));
+        }
         if let Some(expected) = &scenario.expect.path_reports {
             path_reports(expected, run, &mut found);
         }
@@ -200,6 +205,17 @@ fn protection(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
             100.0 * expect.restored_share
         ),
     ));
+}
+
+fn changes(scenario: &Scenario, run: &RunReport) -> Finding {
+    let changes = &run.changes;
+    Finding::new(
+        changes.made >= scenario.changes && changes.seen == changes.made,
+        format!(
+            "of {} documents {} in force and {} seen so, by kind {:?}, the slowest after {:.1} ms",
+            scenario.changes, changes.made, changes.seen, changes.kinds, changes.slowest_ms
+        ),
+    )
 }
 
 fn state(index: usize, flow: &Flow, report: &FlowReport) -> Finding {

@@ -7,6 +7,7 @@ use crem_wan::Config as WanConfig;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::metering::Metering;
 
 /// A scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,6 +51,12 @@ pub struct Scenario {
     /// What happens while the flows run.
     #[serde(default)]
     pub event: Vec<Event>,
+    /// What is observed for IPFIX; both gateways export it then, each to collectors of its own.
+    pub metering: Option<Metering>,
+    /// Documents to bring into force one after the other while the flows run and both gateways protect,
+    /// both gateways together.
+    #[serde(default)]
+    pub changes: u64,
     /// What has to hold.
     #[serde(default)]
     pub expect: Expect,
@@ -351,8 +358,14 @@ impl Scenario {
                 found.push("path reports are expected of a direction without reporter".to_owned());
             }
         }
+        if self.changes > 0 && self.gateways == Gateways::None {
+            found.push("changes without gateways".to_owned());
+        }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());
+        }
+        if self.metering.is_some() && (self.gateways == Gateways::None || !self.event.is_empty()) {
+            found.push("metering without gateways, or with gateways that go".to_owned());
         }
         found
     }

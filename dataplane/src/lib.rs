@@ -30,6 +30,7 @@ pub mod metering;
 pub mod order;
 pub mod protect;
 pub mod rate;
+mod report;
 pub mod resent;
 pub mod restore;
 pub mod segment;

@@ -1,7 +1,7 @@
 //! The account of one pair of sender and receiver function, in one direction: what they said to each
 //! other, and the rules that connect one message with those before it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Violations;
 use super::answers::Answers;
@@ -248,8 +248,7 @@ impl Ledger {
             Seen::RangeRequest {
                 request, ranges, ..
             } => {
-                let named = ranges.iter().map(|(_, count)| u64::from(*count)).sum();
-                self.request(id, *request, named);
+                self.request(id, *request, union(ranges));
             }
             Seen::LossReport {
                 expected, received, ..
@@ -341,19 +340,20 @@ impl Ledger {
     }
 }
 
+/// PSNs that ranges name, each once however many name it (AMB-RANGE).
+fn union(ranges: &[(u32, u8)]) -> u64 {
+    let named = ranges.iter().flat_map(|(start, count)| {
+        (0..u32::from(*count)).map(move |n| start.wrapping_add(n) & 0xff_ffff)
+    });
+    named.collect::<HashSet<u32>>().len() as u64
+}
+
 /// What of a HELLO stays as it is under one nonce; limits follow the configuration.
 fn flow_of(said: &Seen) -> Option<Seen> {
     let mut said = said.clone();
-    let Seen::Hello {
-        schemes,
-        max_k,
-        max_m,
-        max_t,
-        ..
-    } = &mut said
-    else {
+    let Seen::Hello { offer, .. } = &mut said else {
         return None;
     };
-    (*schemes, *max_k, *max_m, *max_t) = (0, 0, 0, 0);
+    (offer.schemes, offer.max_k, offer.max_m, offer.max_t) = (0, 0, 0, 0);
     Some(said)
 }

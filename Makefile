@@ -73,10 +73,12 @@ SIM := cargo run --release --locked -q -p crem-sim --features coverage --bin sim
 
 sim: ## SEEDS worlds of hosts, gateways and paths in virtual time (default 200; from 2000 on all that can occur has to); SEED=n repeats one
 	@mkdir -p target/results
-ifdef SEED
+ifeq ($(SEED),many)
+	@$(SIM) many $(SIMFLAGS)
+else ifdef SEED
 	@$(SIM) seed $(SEED) $(SIMFLAGS)
 else
-	@$(SIM) seeds $(SEEDS) --equal 200 $(SIMFULL) --json target/results/sim.json
+	@$(SIM) seeds $(SEEDS) --equal 200 --many $(SIMFULL) --json target/results/sim.json
 endif
 
 sim-planted: ## the simulator finds each of five planted faults within 200 seeds

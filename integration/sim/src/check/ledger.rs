@@ -46,6 +46,8 @@ struct Offer {
 /// The account of one direction.
 pub(crate) struct Ledger {
     flows: HashMap<u32, Flow>,
+    /// The flows that a stream was bound to since its last PARAM_UPDATE, and the one of that.
+    bound: HashMap<usize, Vec<u32>>,
     offers: HashMap<u64, Offer>,
     /// Per stream: what passed the sender function.
     pub(crate) sources: Vec<Sources>,
@@ -61,6 +63,7 @@ impl Ledger {
     pub(crate) fn new(streams: usize, round_trip: Duration, path_mtu: u32) -> Self {
         Self {
             flows: HashMap::new(),
+            bound: HashMap::new(),
             offers: HashMap::new(),
             sources: vec![Sources::default(); streams],
             round_trip,
@@ -147,9 +150,14 @@ impl Ledger {
         };
         let spacing = self.round_trip * 2;
         // What the stream was bound to before is over.
-        if let Some(stream) = self.flows.get(&id).map(|flow| flow.stream) {
-            self.flows
-                .retain(|other, flow| *other == id || flow.stream != stream);
+        if let Some(stream) = self.flows.get(&id).map(|flow| flow.stream)
+            && let Some(bound) = self.bound.insert(stream, vec![id])
+        {
+            for other in bound.iter().filter(|other| **other != id) {
+                if self.flows.get(other).is_some_and(|f| f.stream == stream) {
+                    self.flows.remove(other);
+                }
+            }
         }
         let Some(flow) = self.flows.get_mut(&id) else {
             violations.add(now, || format!("PARAM_UPDATE for the unknown flow {id:#x}"));
@@ -297,6 +305,7 @@ impl Ledger {
             answers: Answers::default(),
         };
         self.flows.insert(id, fresh);
+        self.bound.entry(stream).or_default().push(id);
     }
 
     fn param_ack(&mut self, id: u32, config: u8) {

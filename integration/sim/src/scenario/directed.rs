@@ -123,6 +123,7 @@ pub(super) fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
         hostile: 0.0,
         forger: Forger::Stranger,
         decode_takes: Duration::ZERO,
+        state_limit: None,
     }
 }
 

@@ -80,6 +80,7 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         trace: false,
         forger: Forger::Stranger,
         decode_takes: Duration::ZERO,
+        state_limit: None,
         hostile: if rng.chance(0.2) { 200.0 } else { 0.0 },
     };
     scenario.connections = connections(&mut rng, &frame, hosts);

@@ -4,6 +4,7 @@
 mod adverse;
 mod directed;
 pub mod draw;
+pub mod many;
 mod rare;
 
 use crem_core::config::{CoreConfig, Hold, Prefix};
@@ -136,6 +137,8 @@ pub struct Scenario {
     pub forger: Forger,
     /// How long a decode takes.
     pub decode_takes: Duration,
+    /// Octets of state a flow at most, packets aside; looked at if given.
+    pub state_limit: Option<u64>,
 }
 
 /// The configuration of the gateway at `side` with the other one as its peer, everything else as it

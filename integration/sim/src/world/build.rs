@@ -197,6 +197,7 @@ impl World {
             violations: Violations::default(),
             coverage: Coverage::default(),
             sums: super::outcome::Sums::default(),
+            state: super::State::default(),
             rng,
             scenario,
         }

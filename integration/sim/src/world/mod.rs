@@ -10,9 +10,11 @@ mod mail;
 mod manage;
 mod outcome;
 mod reporter;
+mod state;
 mod steps;
 
 pub use outcome::Outcome;
+pub use state::State;
 
 use std::collections::HashMap;
 
@@ -133,6 +135,7 @@ pub struct World {
     violations: Violations,
     coverage: Coverage,
     sums: outcome::Sums,
+    state: State,
 }
 
 impl World {
@@ -163,6 +166,7 @@ impl World {
             self.arrivals_due();
             self.hosts_due();
             self.gateways_due();
+            self.look_at_state();
         }
     }
 

@@ -187,6 +187,7 @@ impl World {
             coder: Coder::new(scenario.mode),
             output: crate::endpoint::Output::default(),
             burst: Vec::new(),
+            plain: std::collections::VecDeque::new(),
             descs: Vec::new(),
             scratch: Vec::new(),
             serial: 0,

@@ -16,7 +16,7 @@ mod steps;
 pub use outcome::Outcome;
 pub use state::State;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crem_core::packet::{Desc, StreamKey};
 use crem_core::timer::Timers;
@@ -122,6 +122,9 @@ pub struct World {
     coder: Coder,
     output: Output,
     burst: Vec<Packet>,
+    /// Packets of the burst from the WAN that are nothing to the receiver function, and how many of the
+    /// others came before each.
+    plain: VecDeque<(u64, Packet)>,
     descs: Vec<Desc<Frame>>,
     scratch: Vec<u8>,
     serial: u64,

@@ -335,6 +335,14 @@ impl Ledger {
         }
     }
 
+    /// The stream that a HELLO_ACK answers an offer for.
+    pub(crate) fn offered(&self, said: &Seen) -> Option<usize> {
+        match said {
+            Seen::HelloAck { nonce, .. } => Some(self.offers.get(nonce)?.stream),
+            _ => None,
+        }
+    }
+
     /// The receiver function sends a message.
     pub(crate) fn receiver_says(&self, now: Instant, said: &Seen, violations: &mut Violations) {
         match said {

@@ -65,7 +65,6 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         hosts,
         ipv6: rng.chance(0.3),
         lan: lan(&mut rng),
-        hold: [Duration::ZERO; 2],
         wan,
         channel,
         bypass,
@@ -92,7 +91,6 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         }
     }
     scenario.steps = steps(&mut rng, &frame, &scenario);
-    scenario.hold = scenario.hold_limits();
     scenario
 }
 

@@ -41,7 +41,6 @@ pub fn many() -> Scenario {
         cfg.csf.hello_rate = FLOWS;
     }
     s.connections = (0..FLOWS).map(|n| connection(&mut rng, n)).collect();
-    s.hold = s.hold_limits();
     s
 }
 

@@ -95,7 +95,7 @@ impl Builder {
                 .map(|_| self.wire(&scenario.lan, Place::Hosts))
                 .collect(),
             ledger: Ledger::new(streams, rtt, scenario.path_mtu),
-            delivery: DeliveryCheck::new(scenario.hold[side], streams),
+            delivery: DeliveryCheck::new(scenario.holds(side), streams),
             arrivals: 0,
             muted: Vec::new(),
             quiet_until: Instant(0),

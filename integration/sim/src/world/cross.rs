@@ -189,8 +189,10 @@ impl World {
                 continue;
             };
             let stream = Self::stream_of(&packet).unwrap_or(usize::MAX);
+            let account = self.streams.get(stream).map_or(stream, |s| s.account);
             let checks = &mut self.sides[side].delivery;
-            checks.delivered(self.now, *how, frame, stream, &mut self.violations);
+            let violations = &mut self.violations;
+            checks.delivered(self.now, *how, frame, stream, account, violations);
             if *how == Delivery::Restored {
                 self.sums.restored += 1;
             } else {

@@ -162,6 +162,15 @@ impl World {
         } else {
             let ledger = &mut self.sides[1 - side].ledger;
             ledger.receiver_says(now, seen, violations);
+            let offered = ledger.offered(seen);
+            let delivery = &mut self.sides[side].delivery;
+            match seen {
+                Seen::HelloAck { .. } => {
+                    offered.inspect(|stream| delivery.offers(now, flow, *stream));
+                }
+                Seen::ParamAck { status: 0, .. } => delivery.binds(now, flow),
+                _ => {}
+            }
         }
         if let Seen::Close { reason } = seen {
             self.coverage.close(*reason);

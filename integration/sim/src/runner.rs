@@ -179,13 +179,7 @@ pub fn run_seed(seed: u64, mode: Mode, trace: bool) -> Outcome {
 /// Runs all seeds of a plan.
 pub fn run(plan: &Plan) -> Report {
     let report = Mutex::new(Report::default());
-    std::thread::scope(|scope| {
-        if plan.many {
-            scope.spawn(|| many(&report));
-        }
-        let threads = plan.threads.saturating_sub(usize::from(plan.many));
-        run_all(&Plan { threads, ..*plan }, &report);
-    });
+    run_all(plan, &report);
     if plan.complete {
         go_on(plan, &report);
     }
@@ -209,6 +203,7 @@ fn go_on(plan: &Plan, report: &Mutex<Report>) {
             seeds: ROUND,
             every: scenario::DIRECTED,
             equal: 0,
+            many: false,
             ..*plan
         };
         run_all(&more, report);
@@ -219,8 +214,12 @@ fn go_on(plan: &Plan, report: &Mutex<Report>) {
 fn run_all(plan: &Plan, report: &Mutex<Report>) {
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..plan.threads.max(1) {
-            scope.spawn(|| {
+        for thread in 0..plan.threads.max(1) {
+            let next = &next;
+            scope.spawn(move || {
+                if plan.many && thread == 0 {
+                    many(report);
+                }
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= plan.seeds {

@@ -241,3 +241,81 @@ pub(crate) fn reporter() -> SocketAddr {
 
 /// The CREM port of the simulated domain.
 pub(crate) const PORT: u16 = 50_000;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::scenario::plain;
+    use crem_wire::crem::{
+        BlockRequest, Close, LossReport, ParamAck, ParamUpdate, PsnRange, RangeRequest,
+    };
+    use crem_wire::{Bitmap, ConfigId, FlowId, Psn, RequestId};
+
+    /// One message of each type that is addressed to one flow.
+    fn messages(flow: FlowId) -> Vec<Message> {
+        let request = RequestId::new(1).unwrap();
+        let config = ConfigId(1);
+        let ranges = vec![PsnRange {
+            start: Psn::new(1),
+            count: 1,
+        }];
+        vec![
+            Message::ParamUpdate(ParamUpdate {
+                flow,
+                config,
+                scheme: 1,
+                k: 8,
+                m: 1,
+                t: 100,
+                effective: Psn::new(1),
+            }),
+            Message::ParamAck(ParamAck {
+                flow,
+                config,
+                status: 0,
+            }),
+            Message::BlockRequest(BlockRequest {
+                flow,
+                fallback: false,
+                config,
+                scheme: 1,
+                k: 8,
+                held: 0,
+                block_start: Psn::new(1),
+                suggested: 1,
+                request,
+                lost: Bitmap::first(1),
+            }),
+            Message::RangeRequest(RangeRequest {
+                flow,
+                fallback: false,
+                request,
+                ranges,
+            }),
+            Message::LossReport(LossReport {
+                flow,
+                interval_us: 1,
+                expected: 1,
+                received: 1,
+                restored: 0,
+                incomplete_blocks: 0,
+                ce_marked: 0,
+                repairs_received: 0,
+                repairs_ce_marked: 0,
+            }),
+            Message::Close(Close { flow, reason: 0 }),
+        ]
+    }
+
+    #[test]
+    fn each_message_goes_to_the_function_that_it_is_for() {
+        let mut gateway = Gateway::new(plain(0, 4400), 16, 1);
+        let flow = FlowId::new(7).unwrap();
+        for message in messages(flow) {
+            gateway.on_message(Instant(1_000_000_000), address(1), &message, false);
+        }
+        assert_eq!(gateway.crf.counters().unexpected_messages, 0);
+        assert_eq!(gateway.csf.counters().unexpected_message, 0);
+    }
+}

@@ -209,6 +209,7 @@ fn go_on(plan: &Plan, report: &Mutex<Report>) {
             seeds: ROUND,
             every: scenario::DIRECTED,
             equal: 0,
+            many: false,
             ..*plan
         };
         run_all(&more, report);
@@ -219,8 +220,12 @@ fn go_on(plan: &Plan, report: &Mutex<Report>) {
 fn run_all(plan: &Plan, report: &Mutex<Report>) {
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..plan.threads.max(1) {
-            scope.spawn(|| {
+        for thread in 0..plan.threads.max(1) {
+            let next = &next;
+            scope.spawn(move || {
+                if plan.many && thread == 0 {
+                    many(report);
+                }
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= plan.seeds {

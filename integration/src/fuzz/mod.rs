@@ -16,6 +16,7 @@ mod repairs;
 mod said;
 pub mod sender;
 pub mod wire;
+mod world;
 
 use reader::Reader;
 

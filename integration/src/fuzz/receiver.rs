@@ -6,14 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use crem_core::actions::{Actions, DecodeJob, Decoded, Delivery, Outcome};
-use crem_core::config::{CoreConfig, Mode, Prefix};
+use crem_core::config::{CoreConfig, Mode};
 use crem_core::crf::Crf;
 use crem_core::packet::{Desc, Namespace, PsnSpace, StreamKey};
 use crem_core::time::{Duration, Instant};
 use crem_wire::crem::registry::CloseReason;
 use crem_wire::crem::{
-    Close, FlowDescriptor, Hello, Limits, Message, ParamAck, ParamUpdate, Parsed, RepairHeader,
-    parse,
+    Close, FlowDescriptor, Hello, Limits, Message, ParamAck, ParamUpdate, RepairHeader,
 };
 use crem_wire::{ConfigId, FlowId, Psn, Qpn, RequestId};
 
@@ -21,14 +20,12 @@ use super::Reader;
 use super::reader::flow_id;
 use super::repairs::{T, any_repair, likely_repair};
 use super::said::{Answer, check_answer};
+use super::world::{self, QUEUED, World as _, gateway, is_readable};
 
 const FLOWS: u32 = 4;
 const OPEN_BLOCKS: u16 = 8;
 const KEPT: u32 = 200;
 const HELD: u32 = 50;
-const QUEUED: u32 = 32;
-/// Timers that may be due within one wait.
-const MAX_TIMERS: u32 = 20_000;
 
 /// A frame: its PSN and its number in the order of arrival; symbols and restored packets have none.
 struct Frame {
@@ -38,7 +35,7 @@ struct Frame {
 
 type Buf = Rc<Frame>;
 
-struct World {
+struct Driven {
     crf: Crf<Buf>,
     now: Instant,
     out: Actions<Buf>,
@@ -53,22 +50,12 @@ struct World {
     restored: u64,
 }
 
-fn gateway(last: u8) -> SocketAddr {
-    SocketAddr::new(IpAddr::from([192, 0, 2, last]), 50_000)
-}
-
 fn config() -> CoreConfig {
-    let mut config = CoreConfig::new(50_000);
-    config.allowed_peers = vec![Prefix {
-        address: gateway(0).ip(),
-        length: 30,
-    }];
+    let mut config = world::config(30);
     config.crf.max_flows = FLOWS;
     config.crf.max_open_blocks = OPEN_BLOCKS;
     config.crf.keep_packets = KEPT;
     config.crf.hold_packets = HELD;
-    config.max_transmits = QUEUED;
-    config.max_events = QUEUED;
     config
 }
 
@@ -81,7 +68,7 @@ pub fn calls(data: &[u8]) -> u64 {
     let mut config = config();
     config.verify_sources = reader.once_in(4);
     config.responses = reader.once_in(2);
-    let mut world = World::new(config);
+    let mut world = Driven::new(config);
     world.start();
     while !reader.is_empty() {
         world.step(&mut reader);
@@ -94,7 +81,22 @@ pub fn calls(data: &[u8]) -> u64 {
     world.restored
 }
 
-impl World {
+impl world::World for Driven {
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.crf.next_timeout()
+    }
+
+    fn timeout(&mut self) {
+        self.crf.on_timeout(self.now, &mut self.out);
+        self.settle();
+    }
+}
+
+impl Driven {
     fn new(config: CoreConfig) -> Self {
         Self {
             crf: Crf::new(config, [5; 32]),
@@ -227,19 +229,6 @@ impl World {
     fn give(&mut self, packets: &[Desc<Buf>]) {
         self.crf.on_burst(self.now, packets, &mut self.out);
         self.settle();
-    }
-
-    fn wait(&mut self, span: Duration) {
-        let until = self.now + span;
-        let mut timers = 0;
-        while let Some(at) = self.crf.next_timeout().filter(|at| *at <= until) {
-            self.now = self.now.max(at);
-            self.crf.on_timeout(self.now, &mut self.out);
-            self.settle();
-            timers += 1;
-            assert!(timers < MAX_TIMERS, "time does not go on at {at:?}");
-        }
-        self.now = until;
     }
 
     fn message(&mut self, from: SocketAddr, message: &Message) {
@@ -450,12 +439,7 @@ impl World {
         let mut sent = 0;
         while let Some(transmit) = self.crf.poll_transmit() {
             sent += 1;
-            let mut octets = Vec::new();
-            transmit.message.encode(&mut octets);
-            assert_eq!(
-                parse(&octets).as_ref(),
-                Ok(&Parsed::Message(transmit.message.clone()))
-            );
+            is_readable(&transmit.message);
             match check_answer(&transmit.message) {
                 Some(Answer::Bound(flow)) => self.flows.push((flow, 0)),
                 Some(Answer::Asks(request)) => self.asked.push(request),

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use crem_core::actions::{Actions, Emit, RepairKind, SlotId};
-use crem_core::config::{CoreConfig, Mode, Prefix};
+use crem_core::config::{CoreConfig, Mode};
 use crem_core::csf::Csf;
 use crem_core::learn::Ack;
 use crem_core::packet::{Desc, Namespace, PsnSpace, StreamKey};
@@ -23,14 +23,12 @@ use crem_wire::{FlowId, Psn, Qpn, RequestId};
 use super::Reader;
 use super::reader::{flow_id, request_id};
 use super::said::{any_managed, any_message, likely_report};
+use super::world::{self, QUEUED, World as _, gateway, is_readable};
 
 const FLOWS: u32 = 8;
 const PEERS: u32 = 4;
 const RETAIN: u32 = 300;
 const SLOTS: u32 = 64;
-const QUEUED: u32 = 32;
-/// Timers that may be due within one wait.
-const MAX_TIMERS: u32 = 20_000;
 /// Jumps beyond this may bring a PSN back within a run, so that indices would be used again.
 const FAR: i32 = 1 << 20;
 const FAR_JUMPS: u32 = 4;
@@ -44,7 +42,7 @@ struct Told {
     min_k: u64,
 }
 
-struct World {
+struct Driven {
     csf: Csf<Rc<u32>>,
     now: Instant,
     actions: Actions<Rc<u32>>,
@@ -62,23 +60,13 @@ struct World {
     symbols: u64,
 }
 
-fn gateway(last: u8) -> SocketAddr {
-    SocketAddr::new(IpAddr::from([192, 0, 2, last]), 50_000)
-}
-
 fn config() -> CoreConfig {
-    let mut config = CoreConfig::new(50_000);
-    config.allowed_peers = vec![Prefix {
-        address: gateway(0).ip(),
-        length: 28,
-    }];
+    let mut config = world::config(28);
     config.reporters.clone_from(&config.allowed_peers);
     config.fec.initial_loss_ppm = 2_000;
     config.csf.max_flows = FLOWS;
     config.csf.max_peers = PEERS;
     config.csf.retain_packets = RETAIN;
-    config.max_transmits = QUEUED;
-    config.max_events = QUEUED;
     config
 }
 
@@ -92,7 +80,7 @@ pub fn calls(data: &[u8]) -> u64 {
     config.responses = reader.once_in(2);
     config.csf.learn = reader.once_in(2);
     config.fec.m_min = reader.octet() % 4;
-    let mut world = World::new(config);
+    let mut world = Driven::new(config);
     // A flow that gets as far as protection in most runs.
     world.start();
     while !reader.is_empty() {
@@ -104,7 +92,22 @@ pub fn calls(data: &[u8]) -> u64 {
     world.symbols
 }
 
-impl World {
+impl world::World for Driven {
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.csf.next_timeout()
+    }
+
+    fn timeout(&mut self) {
+        self.csf.on_timeout(self.now, &mut self.actions);
+        self.settle();
+    }
+}
+
+impl Driven {
     fn new(config: CoreConfig) -> Self {
         Self {
             csf: Csf::new(config, [9; 32]),
@@ -240,19 +243,6 @@ impl World {
         }
         self.csf.on_burst(self.now, packets, &mut self.actions);
         self.settle();
-    }
-
-    fn wait(&mut self, span: Duration) {
-        let until = self.now + span;
-        let mut timers = 0;
-        while let Some(at) = self.csf.next_timeout().filter(|at| *at <= until) {
-            self.now = self.now.max(at);
-            self.csf.on_timeout(self.now, &mut self.actions);
-            self.settle();
-            timers += 1;
-            assert!(timers < MAX_TIMERS, "time does not go on at {at:?}");
-        }
-        self.now = until;
     }
 
     fn deliver(&mut self, from: SocketAddr, message: &Message, ce: bool) {
@@ -468,12 +458,7 @@ impl World {
         let mut sent = 0;
         while let Some(transmit) = self.csf.poll_transmit() {
             sent += 1;
-            let mut octets = Vec::new();
-            transmit.message.encode(&mut octets);
-            assert_eq!(
-                parse(&octets).as_ref(),
-                Ok(&Parsed::Message(transmit.message.clone()))
-            );
+            is_readable(&transmit.message);
             match transmit.message {
                 Message::Hello(hello) => {
                     let kinds = [FlowKind::RoceV2.code(), FlowKind::RoceV2Responses.code()];

@@ -52,7 +52,9 @@ pub(crate) struct Ledger {
     /// Per stream: what passed the sender function.
     pub(crate) sources: Vec<Sources>,
     /// The shortest round trip that the path can have.
-    pub(crate) round_trip: Duration,
+    round_trip: Duration,
+    /// What the sender function takes for the round trip of the flow that it speaks of, where that is known.
+    pub(crate) smoothed: Option<Duration>,
     /// Octets of IP packets that the path between the gateways takes.
     pub(crate) path_mtu: u32,
     /// Sums of Expected and Received over all reports.
@@ -67,6 +69,7 @@ impl Ledger {
             offers: HashMap::new(),
             sources: vec![Sources::default(); streams],
             round_trip,
+            smoothed: None,
             path_mtu,
             reported: [0; 2],
         }
@@ -101,6 +104,11 @@ impl Ledger {
             }
             _ => violations.add(now, || format!("a sender function sent {}", said.name())),
         }
+    }
+
+    /// No two answers to a block and no two changes of parameters come closer than by this.
+    fn round_trip(&self) -> Duration {
+        self.round_trip.max(self.smoothed.unwrap_or_default())
     }
 
     /// Whether the sender function has a flow of this ID.
@@ -148,7 +156,7 @@ impl Ledger {
         else {
             return;
         };
-        let spacing = self.round_trip * 2;
+        let spacing = self.round_trip() * 2;
         // What the stream was bound to before is over.
         if let Some(stream) = self.flows.get(&id).map(|flow| flow.stream)
             && let Some(bound) = self.bound.insert(stream, vec![id])
@@ -199,7 +207,7 @@ impl Ledger {
     }
 
     fn repair(&mut self, now: Instant, id: u32, repair: &Repair, violations: &mut Violations) {
-        let round_trip = self.round_trip;
+        let round_trip = self.round_trip();
         let Some(flow) = self.flows.get_mut(&id) else {
             violations.add(now, || format!("REPAIR for the unknown flow {id:#x}"));
             return;

@@ -13,7 +13,8 @@ const LIST: &[(&str, &str)] = &[
     ("crf unexpected_messages", SORTED),
     (
         "crf repairs_invalid",
-        "the codec refuses what contradicts itself before the function sees it",
+        "the codec refuses what contradicts itself before the function sees it: a test of the function \
+         tries anything that the codec lets through",
     ),
     (
         "csf read_length_invalid",
@@ -21,7 +22,7 @@ const LIST: &[(&str, &str)] = &[
     ),
 ];
 
-const SORTED: &str = "a data plane hands each message to the function that it is for";
+const SORTED: &str = "a data plane hands each message to the function that it is for; a test of the gateway tries all";
 const POLLED: &str = "a data plane polls after each call";
 
 /// Why this cannot occur, if it cannot.

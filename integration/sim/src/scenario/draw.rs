@@ -21,6 +21,8 @@ const MTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
 const AROUND: f64 = 100.0;
 /// Octets of IP packets on the WAN.
 const PATH_MTU: u16 = 4400;
+/// Connections that are opened by the connection manager.
+const MANAGED: usize = 100;
 /// First PSN near the end of the space, so that it wraps.
 const NEAR_WRAP: u64 = (1 << 24) - 2_000;
 
@@ -91,6 +93,10 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         }
     }
     scenario.steps = steps(&mut rng, &frame, &scenario);
+    if rng.chance(0.25) {
+        learn(&mut rng, &frame, &mut scenario);
+    }
+    scenario.steps.sort_by_key(|(at, _)| *at);
     scenario
 }
 
@@ -359,8 +365,32 @@ fn steps(rng: &mut Rng, frame: &Frame, scenario: &Scenario) -> Vec<(Duration, St
     if rng.chance(0.05) {
         steps.push((at(rng), Step::Close(rng.below(2) as usize)));
     }
-    steps.sort_by_key(|(at, _)| *at);
     steps
+}
+
+/// One gateway or both learn from acknowledgments and from the connection manager, by which hosts open and end
+/// some of their connections; a few say so at any time.
+fn learn(rng: &mut Rng, frame: &Frame, scenario: &mut Scenario) {
+    let both = rng.chance(0.7);
+    scenario.core[0].csf.learn = true;
+    scenario.core[1].csf.learn = both;
+    let traffic = Duration::from_secs_f64(frame.packets as f64 / frame.rate);
+    let opening = frame.rtt * 2;
+    let managed = scenario.connections.len().min(MANAGED);
+    for (n, connection) in scenario.connections.iter_mut().enumerate().take(managed) {
+        let start = connection.workload.start.since(Instant(0));
+        scenario.steps.push((start, Step::Opens(n)));
+        connection.workload.start = Instant((start + opening).as_nanos() as u64);
+        if rng.chance(0.3) {
+            let again = opening + traffic.mul_f64(rng.unit());
+            let step = if rng.chance(0.5) {
+                Step::Ends(n)
+            } else {
+                Step::Opens(n)
+            };
+            scenario.steps.push((again, step));
+        }
+    }
 }
 
 /// What a prefix table needs to name the gateway at the other side.

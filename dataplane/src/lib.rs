@@ -26,6 +26,7 @@ pub mod machine;
 mod messages;
 pub mod metering;
 pub mod order;
+mod overheard;
 pub mod protect;
 pub mod resent;
 pub mod restore;

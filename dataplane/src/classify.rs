@@ -6,14 +6,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use crem_api::Prefix;
 use crem_core::csf::DatagramKey;
-use crem_core::learn::{Ack, Direction, Managed};
+use crem_core::learn::{Ack, Managed};
 use crem_core::packet::{Namespace, PsnSpace, StreamKey};
 use crem_wire::frame::{
     Class, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ip, Link, Mac, ParseConfig, Parsed,
     Reason, dscp_of, parse,
 };
-use crem_wire::roce::{self, Aeth, Bth, CmMessage, Reth, Transport};
+use crem_wire::roce::{self, Bth, CmMessage, Reth};
 use crem_wire::{Psn, Qpn, icrc};
+
+use crate::overheard::{acknowledgment, direction, response, unsequenced};
 
 /// The side that a frame came in on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -305,47 +307,6 @@ impl View {
             }),
             None => Verdict::Forward,
         }
-    }
-}
-
-fn direction(parsed: &Parsed, ip: &Ip) -> Direction {
-    Direction {
-        namespace: Namespace(parsed.context()),
-        from: ip.source,
-        to: ip.destination,
-    }
-}
-
-/// Users' datagrams. Nobody would ask why what is between subnet and connection managers is not protected.
-fn unsequenced(parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<DatagramKey> {
-    let of_users = bth.dest_qp.get() > Qpn::CM.get();
-    let is_datagram = matches!(bth.opcode.transport(), Transport::Ud | Transport::Rd);
-    (of_users && is_datagram).then(|| DatagramKey {
-        namespace: Namespace(parsed.context()),
-        source: ip.source,
-        destination: ip.destination,
-        qp: bth.dest_qp,
-    })
-}
-
-fn acknowledgment(frame: &[u8], parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<Ack> {
-    let at = usize::from(bth.opcode.ext()?.aeth?);
-    let aeth = Aeth::parse(parsed.payload(frame).get(at..)?)?;
-    Ack::new(direction(parsed, ip), bth.dest_qp, bth.psn, &aeth)
-}
-
-/// What a response that is not protected says of the requests (AMB-RDMAMTU).
-fn response(parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<Ack> {
-    let length = parsed.udp.map_or(0, |udp| usize::from(udp.payload_len));
-    let (way, mtu) = (direction(parsed, ip), bth.mtu_seen(length));
-    Ack::of_response(way, bth.dest_qp, bth.psn, bth.opcode.0, mtu)
-}
-
-impl Source {
-    /// What a response that is protected says of them.
-    pub fn acknowledges(&self) -> Option<Ack> {
-        let (way, qp) = (Direction::of(&self.key), self.key.qp);
-        Ack::of_response(way, qp, self.psn, self.opcode, self.mtu_seen)
     }
 }
 

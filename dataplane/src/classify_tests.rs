@@ -4,7 +4,7 @@
 use super::*;
 use crem_wire::Qpn;
 use crem_wire::frame::{ETHERTYPE_MAC_CONTROL, Tag, Tags, UdpFrame};
-use crem_wire::roce::{CommId, Opcode, Syndrome};
+use crem_wire::roce::{Aeth, CommId, Opcode, Syndrome};
 
 const OWN: Mac = Mac([2, 0, 0, 0, 0, 0x10]);
 const HOST: Mac = Mac([2, 0, 0, 0, 0, 1]);

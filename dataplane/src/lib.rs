@@ -28,6 +28,7 @@ pub mod machine;
 mod messages;
 pub mod metering;
 pub mod order;
+mod overheard;
 pub mod protect;
 pub mod rate;
 mod report;

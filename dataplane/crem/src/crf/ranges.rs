@@ -9,8 +9,8 @@ use super::phase::{Act, Event, Phase};
 use super::track::{Cx, MAX_GAPS, Track};
 use super::window::{Place, Seen, Window};
 
-/// Ranges in one request: it stays far below any MTU, and takes no memory of its own.
-const MAX_RANGES: usize = Ranges::INLINE;
+/// Ranges in one request: it stays far below any MTU.
+const MAX_RANGES: usize = 64;
 
 impl<B: Clone> Track<B> {
     pub(crate) fn track_gap(&mut self, start: Psn, to: Psn, m: u8, cx: &mut Cx<'_, B>) {

@@ -39,6 +39,7 @@ impl<B: Clone> Binding<B> {
     /// Takes a block-form request.
     pub(super) fn on_block_request(&mut self, msg: &BlockRequest, ctx: &mut Ctx<'_, B>) {
         ctx.sh.counters.requests_block += 1;
+        self.reports.asked_for(msg.lost.len() as u32);
         self.drop_stale(ctx);
         let ask = Ask {
             request: msg.request,
@@ -78,6 +79,8 @@ impl<B: Clone> Binding<B> {
     /// block is visited once, however the ranges overlap: O(ranges x log ranges + blocks x log blocks).
     pub(super) fn on_range_request(&mut self, msg: &RangeRequest, ctx: &mut Ctx<'_, B>) {
         ctx.sh.counters.requests_range += 1;
+        let named: u32 = msg.ranges.iter().map(|r| u32::from(r.count)).sum();
+        self.reports.asked_for(named);
         self.drop_stale(ctx);
         let count = msg.ranges.len().min(MAX_RANGES);
         ctx.sh.counters.ranges_dropped += (msg.ranges.len() - count) as u64;

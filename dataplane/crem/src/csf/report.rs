@@ -34,6 +34,8 @@ pub(super) struct Reports {
     /// m to go back to after a raise that brought loss, until another configuration is in force.
     pub(super) reverted: Option<u8>,
     pub(super) breaker: Breaker,
+    /// Positions that requests named since the last report.
+    asked: u32,
     unreported_since: Option<Instant>,
     slow_runs: u8,
     last_run: Instant,
@@ -69,6 +71,7 @@ impl Reports {
             raise: RaiseCheck::default(),
             reverted: None,
             breaker,
+            asked: 0,
             unreported_since: None,
             slow_runs: 0,
             last_run: now,
@@ -101,6 +104,11 @@ impl Reports {
             }
         }
         self.slow_runs >= SLOW_RUNS
+    }
+
+    /// Takes down the positions that a request names.
+    pub(super) fn asked_for(&mut self, positions: u32) {
+        self.asked = self.asked.saturating_add(positions);
     }
 
     fn report_came(&mut self) {
@@ -219,9 +227,10 @@ impl<B: Clone> Flow<B> {
         if found.worse {
             sh.repair_displaced(binding.to, srtt, now);
         }
+        let asked = core::mem::take(&mut reports.asked);
         let verdict = reports
             .raise
-            .report(now, report.expected, lost_of(report), burst);
+            .report(now, report.expected, lost_of(report), asked, burst);
         match verdict {
             None => {}
             Some(RaiseVerdict::Passed) => sh.raise_passed(binding.to),

@@ -63,20 +63,26 @@ impl RaiseCheck {
         self.watch.is_some()
     }
 
-    /// Takes a report: sources expected and lost. `burst` is the mean length of runs of losses, which makes
-    /// counts scatter more. The verdict comes with the fourth report after a raise.
+    /// Takes a report: sources expected and lost, and the positions that requests named since the report before.
+    /// `burst` is the mean length of runs of losses, which makes counts scatter more. The verdict comes with
+    /// the fourth report after a raise.
+    ///
+    /// Without symbols ahead a receiver reports a loss round trips after it asked for it (AMB-LREXP), and with
+    /// them at once. So what was asked for counts as lost before the raise: otherwise the loss that is the
+    /// reason of a first raise would look like its consequence.
     pub fn report(
         &mut self,
         now: Instant,
         expected: u32,
         lost: u32,
+        asked: u32,
         burst: f64,
     ) -> Option<RaiseVerdict> {
         if expected == 0 {
             return None;
         }
         self.last.rotate_right(1);
-        self.last[0] = lost as f32 / expected as f32;
+        self.last[0] = lost.max(asked).min(expected) as f32 / expected as f32;
         let watch = self.watch.as_mut().filter(|watch| now >= watch.from)?;
         watch.reports += 1;
         watch.expected += u64::from(expected);
@@ -122,15 +128,15 @@ mod tests {
     ) -> Option<RaiseVerdict> {
         let mut check = RaiseCheck::default();
         for (n, lost) in (0..).zip(before) {
-            assert_eq!(check.report(at(n), expected, lost, burst), None);
+            assert_eq!(check.report(at(n), expected, lost, 0, burst), None);
         }
         check.changed(at(4), Duration::from_millis(20), old, new);
         // This one comes too early to speak of the raise.
-        assert_eq!(check.report(at(4), expected, 0, burst), None);
+        assert_eq!(check.report(at(4), expected, 0, 0, burst), None);
         let mut verdict = None;
         for (n, lost) in (5..).zip(after) {
             assert_eq!(verdict, None);
-            verdict = check.report(at(n), expected, lost, burst);
+            verdict = check.report(at(n), expected, lost, 0, burst);
         }
         assert!(!check.is_watching());
         verdict
@@ -163,6 +169,25 @@ mod tests {
         assert_eq!(verdict(1000, [0; 4], raise, [60; 4], 40.0), passed);
     }
 
+    // shows: AMB-POLICY, AMB-LREXP
+    #[test]
+    fn loss_that_was_asked_for_before_it_is_reported_is_no_growth() {
+        // Three percent from the second report on; it is asked for at once and reported late.
+        let verdict = |asked: [u32; 4]| {
+            let mut check = RaiseCheck::default();
+            for (n, asked) in (0..).zip(asked) {
+                assert_eq!(check.report(at(n), 1000, asked / 8, asked, 1.0), None);
+            }
+            check.changed(at(4), Duration::ZERO, (32, 0), (32, 1));
+            (4..8).find_map(|n| check.report(at(n), 1000, 30, 0, 1.0))
+        };
+        assert_eq!(verdict([0, 15, 30, 30]), Some(RaiseVerdict::Passed));
+        // Nothing was asked for: the loss came with the raise.
+        assert_eq!(verdict([0; 4]), Some(RaiseVerdict::SelfInduced(0)));
+        // More asked for than there were is everything.
+        assert_eq!(verdict([0, 0, 0, 9_000]), Some(RaiseVerdict::Passed));
+    }
+
     #[test]
     fn only_raises_are_watched() {
         let mut check = RaiseCheck::default();
@@ -173,10 +198,13 @@ mod tests {
         assert!(!check.is_watching());
         check.changed(at(0), Duration::ZERO, (32, 0), (32, 1));
         assert!(check.is_watching());
-        assert_eq!(check.report(at(1), 0, 0, 1.0), None, "says nothing");
+        assert_eq!(check.report(at(1), 0, 0, 0, 1.0), None, "says nothing");
         for n in 2..5 {
-            assert_eq!(check.report(at(n), 100, 0, 1.0), None);
+            assert_eq!(check.report(at(n), 100, 0, 0, 1.0), None);
         }
-        assert_eq!(check.report(at(5), 100, 0, 1.0), Some(RaiseVerdict::Passed));
+        assert_eq!(
+            check.report(at(5), 100, 0, 0, 1.0),
+            Some(RaiseVerdict::Passed)
+        );
     }
 }

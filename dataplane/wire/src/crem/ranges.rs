@@ -1,13 +1,13 @@
-//! The list of a range request. Requests are made and taken per loss, so the list is part of the message:
-//! only what is longer than any request of ours goes to the heap.
+//! The list of a range request. Requests are made and taken per loss, so the list is part of the message: only
+//! where very much was lost at once, the rest of it goes to the heap.
 
 use alloc::vec::Vec;
 
 use super::PsnRange;
 use crate::Psn;
 
-/// Ranges that need no memory besides the message itself.
-const INLINE: usize = 48;
+/// Ranges that need no memory besides the message itself. Every queued message has this room.
+const INLINE: usize = 24;
 
 /// PSN ranges in the order in which they stand in the message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -25,9 +25,6 @@ impl Default for Ranges {
 }
 
 impl Ranges {
-    /// As many ranges fit without an allocation.
-    pub const INLINE: usize = INLINE;
-
     /// No ranges.
     pub const fn new() -> Self {
         Self {

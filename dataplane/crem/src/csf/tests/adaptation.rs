@@ -213,6 +213,29 @@ fn loss_that_rises_with_a_raise_takes_it_back_and_bars_raises_for_ten_seconds() 
     assert!(raised >= 4);
 }
 
+// shows: AMB-POLICY, AMB-LREXP
+#[test]
+fn a_raise_for_a_loss_that_was_asked_for_before_it_was_reported_is_kept() {
+    for asks in [true, false] {
+        let mut rig = Rig::new(config());
+        let mut psn = rig.protect(key(1), 0);
+        run(&mut rig, &mut psn, 4_000, (1000, 0));
+        // Nine percent, of which little is reported while there are no symbols.
+        for id in 1..=100 {
+            let bare = rig.status(key(1)).m_allowed == 0;
+            if bare && asks {
+                let request = rig.ranges(key(1), &[(psn - 100, 90)], id);
+                rig.deliver(&Message::RangeRequest(request));
+            }
+            let received = if bare { 995 } else { 910 };
+            run(&mut rig, &mut psn, 20, (received, 0));
+        }
+        let reverted = rig.csf.counters().raises_reverted;
+        assert_eq!(reverted, u64::from(!asks));
+        assert_eq!(rig.status(key(1)).m > 3, asks);
+    }
+}
+
 /// Twenty milliseconds are reported in which two percent of the sources were lost, and so much REPAIR came.
 fn report_repairs(rig: &mut Rig, repairs_received: u32) {
     let report = LossReport {

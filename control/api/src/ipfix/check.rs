@@ -29,8 +29,13 @@ pub(crate) fn ipfix(document: &Document, issues: &Issues) {
     numbers(ipfix, &check);
     points(document, ipfix, &check);
     connections(ipfix, &check);
-    for (name, collector) in &ipfix.collectors {
+    let mut numbers = BTreeMap::new();
+    for (number, name, collector) in ipfix.numbered() {
         self::collector(collector, &format!("/collectors/{name}"), &check);
+        if let Some(other) = numbers.insert(number, name) {
+            let found = format!("a name with the number of collector {other}, {number}");
+            check.say(&format!("/collectors/{name}"), found, "another name");
+        }
     }
     if ipfix.collectors.is_empty() {
         check.say("/collectors", "no collector", "at least one collector");

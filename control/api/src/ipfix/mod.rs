@@ -57,7 +57,7 @@ pub struct Ipfix {
     pub sequence: SequenceBounds,
     /// Connections whose sequence is observed.
     pub connections: BTreeMap<Name, Connection>,
-    /// Collectors. One's number between processes is its place in this table.
+    /// Collectors. One's number between processes comes from its name ([`collector_number`]).
     pub collectors: BTreeMap<Name, Collector>,
 }
 
@@ -215,12 +215,21 @@ impl Default for SequenceBounds {
     }
 }
 
+/// The number that the data plane and the exporting process call a collector by. It follows from the name
+/// alone (FNV-1a of 32 bits, its halves combined), so that it stays when others come and go, and when the
+/// two processes have read different versions of a document.
+pub fn collector_number(name: &Name) -> u16 {
+    let hash = name.as_str().bytes().fold(0x811c_9dc5_u32, |hash, octet| {
+        (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193)
+    });
+    (hash >> 16) as u16 ^ hash as u16
+}
+
 impl Ipfix {
-    /// The collectors in the order of their numbers.
+    /// The collectors with their numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (u16, &Name, &Collector)> {
-        (0..)
-            .zip(&self.collectors)
-            .map(|(number, (name, collector))| (number, name, collector))
+        let each = self.collectors.iter();
+        each.map(|(name, collector)| (collector_number(name), name, collector))
     }
 
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {

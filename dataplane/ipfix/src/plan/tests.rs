@@ -37,7 +37,10 @@ fn meters_and_sessions_of_the_example_can_be_built() {
         );
         // The collector with sequence reports has an observer, the other has none.
         assert_eq!(of.sequences.len(), 1);
-        assert_eq!(of.sequences[0].0.collector, 0);
+        assert_eq!(
+            of.sequences[0].0.collector,
+            crem_api::ipfix::collector_number(&"audit".parse().unwrap())
+        );
     }
     for (_, _, collector) in plan.ipfix.numbered() {
         plan.session(collector).check().unwrap();

@@ -3,6 +3,7 @@
 use crem_wan::Fate;
 use serde::{Deserialize, Serialize};
 
+use super::metering;
 use super::report::{FlowReport, Outcome, RunReport};
 use super::spec::{Flow, Gateways, Host, PathReports, Scenario};
 
@@ -26,6 +27,7 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
     let mut found = Vec::new();
     for run in &outcome.runs {
         sound(scenario, run, &mut found);
+        metering::judge(scenario, run, &mut found);
     }
     if scenario.expect.marks_arrive {
         found.extend(outcome.runs.iter().map(marks));

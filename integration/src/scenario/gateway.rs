@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crem_api::client::Client;
-use crem_api::state::{Counters, Flow as FlowState, SegmentCounters};
+use crem_api::state::{Counters, Flow as FlowState, Named, SegmentCounters};
 use nix::sys::signal::Signal;
 use toml::{Table, Value};
 
 use super::Failure;
+use super::metering::{self, Sockets};
 use super::process::{Process, Programs};
 use super::report::gateway_name;
 use super::spec::{Host, Mode, Scenario, inband};
 use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
 
 /// Id of the one segment.
-const SEGMENT: &str = "wan";
+pub(crate) const SEGMENT: &str = "wan";
 /// Frame buffers: retention and hold at their defaults, rings and slack; about 80 MB.
 const POOL_FRAMES: i64 = 8_191;
 /// Time to come up: DPDK initialises its memory.
@@ -56,9 +57,10 @@ impl Gateway {
         };
         std::fs::write(
             gateway.document(),
-            document(scenario, host, mode).to_string(),
+            document(scenario, host, mode, folder).to_string(),
         )?;
-        std::fs::write(gateway.bootstrap(), gateway.bootstrap_table().to_string())?;
+        let bootstrap = gateway.bootstrap_table(scenario.metering.is_some());
+        std::fs::write(gateway.bootstrap(), bootstrap.to_string())?;
         Ok(gateway)
     }
 
@@ -74,7 +76,7 @@ impl Gateway {
         self.folder.join(format!("{}-bootstrap.toml", self.name()))
     }
 
-    fn bootstrap_table(&self) -> Table {
+    fn bootstrap_table(&self, exports: bool) -> Table {
         let mut all = Table::new();
         all.insert("worker".into(), table("idle", "adaptive".into()));
         all.insert("memory".into(), table("pool_frames", POOL_FRAMES.into()));
@@ -82,6 +84,14 @@ impl Gateway {
             "status".into(),
             table("socket", self.socket.display().to_string().into()),
         );
+        if exports {
+            let sockets = Sockets::of(self.host);
+            let path = |path: PathBuf| Value::from(path.display().to_string());
+            let mut export = Table::new();
+            export.insert("socket".into(), path(sockets.records));
+            export.insert("status_socket".into(), path(sockets.status));
+            all.insert("export".into(), export.into());
+        }
         all
     }
 
@@ -138,6 +148,12 @@ impl Gateway {
         counters.segments.get(SEGMENT).cloned()
     }
 
+    /// Counters of records on their way to the exporting process.
+    pub(crate) fn relay(&self) -> Named {
+        let counters = self.ask(Client::counters);
+        counters.map(|counters| counters.export).unwrap_or_default()
+    }
+
     fn ask<T>(
         &self,
         question: impl FnOnce(&mut Client) -> Result<T, crem_api::client::ClientError>,
@@ -178,7 +194,7 @@ fn socket_path(host: Host) -> PathBuf {
     std::env::temp_dir().join(format!("crem-sc-{}-{side}.sock", std::process::id()))
 }
 
-fn document(scenario: &Scenario, host: Host, mode: Mode) -> Table {
+fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table {
     let other = host.other();
     let mut segment = Table::new();
     let mode = if mode.is_active() {
@@ -212,6 +228,8 @@ fn document(scenario: &Scenario, host: Host, mode: Mode) -> Table {
     let mut document = Table::new();
     document.insert("version".into(), 1.into());
     document.insert("segments".into(), table(SEGMENT, segment.into()));
+    let ipfix = metering::tables(scenario, host, folder);
+    document.extend(ipfix.map(|ipfix| ("ipfix".to_owned(), ipfix.into())));
     document
 }
 
@@ -220,7 +238,7 @@ fn with_bits(address: IpAddr) -> String {
 }
 
 /// A table of one key.
-fn table(key: &str, value: Value) -> Value {
+pub(crate) fn table(key: &str, value: Value) -> Value {
     let mut table = Table::new();
     table.insert(key.to_owned(), value);
     table.into()
@@ -240,7 +258,7 @@ mod tests {
             let scenario = Scenario::load(&entry.unwrap().path()).unwrap();
             for (host, mode) in [(Host::A, Mode::Passthrough), (Host::B, Mode::Active)] {
                 let scenario = prepared(&scenario, mode);
-                let text = document(&scenario, host, mode).to_string();
+                let text = document(&scenario, host, mode, Path::new("/x")).to_string();
                 let result = crem_api::parse(&text, crem_api::Syntax::Toml);
                 assert!(result.is_ok(), "{text}\n{result:?}");
                 read += 1;

@@ -8,6 +8,7 @@ mod ends;
 mod gateway;
 mod ledger;
 mod machine;
+mod metering;
 mod process;
 mod report;
 mod run;

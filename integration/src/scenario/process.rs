@@ -68,12 +68,22 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a command; its standard error goes to `NAME.log` in `folder`.
-    pub(crate) fn start(mut command: Command, name: &str, folder: &Path) -> Result<Self, Failure> {
+    pub(crate) fn start(command: Command, name: &str, folder: &Path) -> Result<Self, Failure> {
+        Self::start_into(command, name, folder, None)
+    }
+
+    /// The same with its standard output in a file.
+    pub(crate) fn start_into(
+        mut command: Command,
+        name: &str,
+        folder: &Path,
+        out: Option<File>,
+    ) -> Result<Self, Failure> {
         let log = folder.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log)?;
         let mut child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(out.map_or_else(Stdio::piped, Stdio::from))
             .stderr(file)
             .spawn()
             .map_err(|error| format!("{name}: {error}"))?;
@@ -117,6 +127,23 @@ impl Process {
                 }
             }
         }
+    }
+
+    /// Waits for words in its log.
+    pub(crate) fn wait_logged(&mut self, words: &str, limit: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + limit;
+        while !std::fs::read_to_string(&self.log)?.contains(words) {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(format!("{} ended ({status}){}", self.name, self.tail()).into());
+            }
+            if Instant::now() > end {
+                return Err(
+                    format!("{}: no {words:?} in {limit:?}{}", self.name, self.tail()).into(),
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Whether it has ended, and how.

@@ -12,6 +12,7 @@ use super::Failure;
 use super::check::Finding;
 use super::ledger::Ledger;
 use super::machine::MachineUse;
+use super::metering::SiteReport;
 use super::spec::Host;
 
 /// A scenario's runs and what was found.
@@ -52,6 +53,9 @@ pub struct RunReport {
     pub wan: WanReport,
     /// Counters of the gateways since their last start.
     pub gateways: BTreeMap<String, SegmentCounters>,
+    /// What the gateways exported and collectors got, where the scenario has metering.
+    #[serde(default)]
+    pub metering: BTreeMap<String, SiteReport>,
     /// Frames from host A to host B.
     pub a_to_b: Ledger,
     /// Frames from host B to host A.

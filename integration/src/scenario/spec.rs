@@ -7,6 +7,7 @@ use crem_wan::Config as WanConfig;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::metering::Metering;
 
 /// A scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,6 +48,8 @@ pub struct Scenario {
     /// What happens while the flows run.
     #[serde(default)]
     pub event: Vec<Event>,
+    /// What is observed for IPFIX; both gateways export it then, each to collectors of its own.
+    pub metering: Option<Metering>,
     /// What has to hold.
     #[serde(default)]
     pub expect: Expect,
@@ -333,6 +336,9 @@ impl Scenario {
         }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());
+        }
+        if self.metering.is_some() && (self.gateways == Gateways::None || !self.event.is_empty()) {
+            found.push("metering without gateways, or with gateways that go".to_owned());
         }
         found
     }

@@ -179,7 +179,11 @@ impl View {
 
     /// Decides on a frame that came in on `side`.
     pub fn classify(&self, frame: &[u8], side: Side) -> Verdict {
-        let parsed = parse(frame, &self.parse);
+        self.judge(frame, &parse(frame, &self.parse), side)
+    }
+
+    /// Decides on a frame that was taken apart by [`View::parse`].
+    pub fn judge(&self, frame: &[u8], parsed: &Parsed, side: Side) -> Verdict {
         let Some(link) = &parsed.link else {
             return Verdict::Forward;
         };
@@ -197,11 +201,11 @@ impl View {
             return Verdict::Refuse(Refusal::Lldp);
         }
         if let Some(own) = &self.own {
-            if own.is_addressed(link, &parsed) {
-                return datagram(&parsed, false).map_or(Verdict::Forward, Verdict::Message);
+            if own.is_addressed(link, parsed) {
+                return datagram(parsed, false).map_or(Verdict::Forward, Verdict::Message);
             }
             if link.destination == own.mac {
-                return for_our_station(frame, link, &parsed, own);
+                return for_our_station(frame, link, parsed, own);
             }
             if link.source == own.mac {
                 return Verdict::Refuse(Refusal::OwnSource);
@@ -212,8 +216,8 @@ impl View {
             }
         }
         match (&parsed.class, &parsed.ip) {
-            (Class::Crem, Some(ip)) => self.crem(&parsed, ip, side),
-            (Class::Roce(bth), Some(ip)) if self.active => self.roce(frame, &parsed, bth, ip, side),
+            (Class::Crem, Some(ip)) => self.crem(parsed, ip, side),
+            (Class::Roce(bth), Some(ip)) if self.active => self.roce(frame, parsed, bth, ip, side),
             _ => Verdict::Forward,
         }
     }

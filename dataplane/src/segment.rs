@@ -5,6 +5,7 @@ use crem_api::Mode;
 use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
+use crem_wire::frame::parse;
 
 use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
 use crate::classify::{Datagram, Refusal, Side, Source, Verdict, View};
@@ -337,7 +338,11 @@ impl<P: Platform> Segment<P> {
         if let Some(inband) = &mut self.inband {
             inband.learn(frame.octets(), side);
         }
-        let verdict = self.view.classify(frame.octets(), side);
+        let parsed = parse(frame.octets(), &self.view.parse);
+        if let Some(metering) = &mut self.metering {
+            metering.classified(side, &self.view.parse, &parsed);
+        }
+        let verdict = self.view.judge(frame.octets(), &parsed, side);
         match (verdict, self.mode) {
             (Verdict::ForwardAndKernel, Mode::Block) => {
                 self.punt(frame, now);

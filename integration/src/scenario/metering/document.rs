@@ -48,12 +48,13 @@ pub(crate) fn tables(scenario: &Scenario, host: Host, folder: &Path) -> Option<T
         let family = scenario.family;
         ends.insert("source".into(), family.prefix(from).into());
         ends.insert("destination".into(), family.prefix(from.other()).into());
-        scopes.insert(format!("from{from:?}"), ends.clone().into());
+        let name = format!("from-{from:?}").to_lowercase();
+        scopes.insert(name.clone(), ends.clone().into());
         ends.extend(parsed(
             "only_send_and_write = true\ncomplete_and_unambiguous = true\n\
              packets_per_s = 1000000\nlongest_retry_ms = 1000",
         ));
-        connections.insert(format!("from{from:?}"), ends.into());
+        connections.insert(name, ends.into());
     }
     all.insert("scopes".into(), scopes.into());
     all.insert("connections".into(), connections.into());

@@ -16,7 +16,7 @@ use crem_api::client::Client;
 use crem_api::state::{Export, Named};
 use serde::{Deserialize, Serialize};
 
-pub use decode::{Collected, Epochs};
+use decode::{Collected, Epochs};
 pub(crate) use document::tables;
 pub(crate) use judge::judge;
 

@@ -152,8 +152,6 @@ fn vxlan_is_looked_into_where_a_scope_says_so() {
     assert_eq!(encapsulation(&tags), Encapsulation::Vxlan(77));
     // A network and tags on the wire cannot both be meant.
     let text = format!("{inside}vlan = 3\n");
-    let issues = parse(&text, Syntax::Toml)
-        .unwrap_err()
-        .issues;
+    let issues = parse(&text, Syntax::Toml).unwrap_err().issues;
     assert_eq!(issues[0].pointer, "/ipfix/scopes/inside/vxlan");
 }

@@ -8,10 +8,10 @@ use super::super::ledger::Ledger;
 use super::super::report::{FlowReport, RunReport, gateway_name};
 use super::super::spec::{Flow, Host, Scenario};
 use super::document::POINTS;
-use super::{Collected, Deed, Epochs, Metering, SiteReport};
+use super::{Collected, Deed, Epochs, Metering, Packets, SiteReport};
 
 /// Items that may have died with a process that was killed: its queues, and the socket before it.
-const KILLED_ITEMS: u64 = 200_000;
+const KILLED_ITEMS: u64 = 20_000;
 /// Least share of lost source packets that the WAN ingress sees as positions passed over: those at the
 /// end of what is under way are seen only when they are sent again.
 const SKIPPED_SHARE: f64 = 0.9;
@@ -44,7 +44,7 @@ pub(crate) fn judge(scenario: &Scenario, run: &RunReport, found: &mut Vec<Findin
             continue;
         }
         for collector in ["tls", "tcp"] {
-            judge.totals(collector);
+            judge.totals(collector, metering.packets);
             judge.sequences(collector, scenario, run);
         }
         judge.frames(run);
@@ -152,7 +152,7 @@ impl Judge<'_> {
     }
 
     /// What a collector got is what the gateway counted.
-    fn totals(&mut self, collector: &str) {
+    fn totals(&mut self, collector: &str, packets: Packets) {
         let got = self.collected(collector);
         for (place, point) in POINTS {
             let point = point as u64;
@@ -179,7 +179,7 @@ impl Judge<'_> {
         );
         let reports = got.selection_reports;
         self.say(
-            reports >= 5,
+            (reports >= 5) == (packets == Packets::Selected),
             &format!("{collector}: {reports} reports on selection"),
         );
     }

@@ -37,6 +37,8 @@ const READY: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_millis(500);
 /// How long sessions are awaited before flows start.
 const SESSIONS: Duration = Duration::from_secs(10);
+/// How long a worker may take to hear of a session.
+const TOLD: Duration = Duration::from_millis(100);
 /// How long the exporting process is given to take what a gateway hands over at its end.
 const LAST: Duration = Duration::from_millis(500);
 
@@ -205,6 +207,7 @@ impl Site {
         if metering.slow_at == Some(host) {
             let file = site.file("slow.ipfix");
             let path = world.path(Place::Gateway(host));
+            world.narrow(Place::Gateway(host))?;
             site.slow = Some(Slow::start(path, document::SLOW_PORT, &file)?);
             site.files.push(file);
         }
@@ -273,7 +276,10 @@ impl Site {
         loop {
             let state = self.state().unwrap_or_default();
             let all = &state.collectors;
-            if !all.is_empty() && all.values().all(|c| c.state == "session") {
+            // The gateway has to know of them too: what passes before is observed for nobody.
+            let connected = state.source.get("connected") == Some(&1);
+            if connected && !all.is_empty() && all.values().all(|c| c.state == "session") {
+                std::thread::sleep(TOLD);
                 return Ok(());
             }
             if Instant::now() > end {

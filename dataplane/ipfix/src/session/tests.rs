@@ -279,7 +279,7 @@ fn options_templates_have_a_set_each() {
     }
 }
 
-// shows: BTH-SEL-01, BTH-SEL-03, BTH-SEL-04, BTH-AGG-09, BTH-AGG-11
+// shows: BTH-SEL-01, BTH-SEL-03, BTH-SEL-04, BTH-AGG-09
 #[test]
 fn all_four_reports_on_selections_and_the_timeouts() {
     let mut session = session(config(STREAM));

@@ -33,7 +33,8 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// What an exporting process is started with.
 pub struct ExportOptions {
-    /// The config document; only its part on IPFIX matters. It is followed: see [`run_export`].
+    /// The config document; its part on IPFIX and the number of workers matter. It is followed: see
+    /// [`run_export`].
     pub document: PathBuf,
     /// Set it, and interrupt the process, to have the document read at once.
     pub reload: Arc<AtomicBool>,

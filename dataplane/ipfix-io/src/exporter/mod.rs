@@ -5,6 +5,7 @@
 mod config;
 mod connect;
 mod outbox;
+mod past;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -22,6 +23,7 @@ pub use config::{
 };
 use connect::refusal;
 use outbox::Outbox;
+pub(crate) use past::Past;
 
 use crate::link::{Link, Received};
 use crate::wait::Interest;

@@ -34,7 +34,7 @@ const COLLECTOR: &str = "collector.lab.test";
 /// Time for a process to come up.
 const READY: Duration = Duration::from_secs(10);
 /// Time for an answer of the exporting process.
-const ANSWER: Duration = Duration::from_millis(500);
+const ANSWER: Duration = Duration::from_secs(3);
 /// How long sessions are awaited before flows start.
 const SESSIONS: Duration = Duration::from_secs(10);
 /// How long a worker may take to hear of a session.

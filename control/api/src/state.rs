@@ -11,6 +11,7 @@ pub type Named = BTreeMap<String, u64>;
 
 /// What a process is and how its parts stand.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Status {
     /// Version of the program.
     pub version: String,
@@ -48,6 +49,7 @@ pub struct WorkerStatus {
 
 /// One segment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SegmentStatus {
     /// Mode in force: `active`, `passthrough` or `block`.
     pub mode: String,
@@ -62,6 +64,7 @@ pub struct SegmentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inband: Option<InbandStatus>,
     /// Peers and configured next hops by address.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, PeerStatus>))]
     pub peers: BTreeMap<IpAddr, PeerStatus>,
     /// Iterations of the worker's loop.
     pub loops: u64,
@@ -81,6 +84,7 @@ pub struct SegmentStatus {
 
 /// One port.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortStatus {
     /// Interface, PCI address or virtual device.
     pub device: String,
@@ -92,6 +96,7 @@ pub struct PortStatus {
 
 /// The in-band address.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InbandStatus {
     /// Address with prefix length.
     pub address: String,
@@ -103,6 +108,7 @@ pub struct InbandStatus {
 
 /// One peer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PeerStatus {
     /// MAC address of the next hop toward it, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +117,7 @@ pub struct PeerStatus {
 
 /// All counters.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Counters {
     /// Segments by id.
     pub segments: BTreeMap<String, SegmentCounters>,
@@ -121,6 +128,7 @@ pub struct Counters {
 
 /// Counters of one segment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SegmentCounters {
     /// LAN port: frames and octets in and out.
     pub lan: Named,
@@ -166,6 +174,7 @@ pub struct WorkerCounters {
 
 /// What the exporting process says of itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Export {
     /// What came from the data plane; `connected` is 1 while it is there.
     pub source: Named,
@@ -175,6 +184,7 @@ pub struct Export {
 
 /// A collector, as the exporting process sees it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExportCollector {
     /// `session`, or what is done to get one: `waiting`, `resolving`, `connecting`, `handshake`.
     pub state: String,
@@ -187,6 +197,7 @@ pub struct ExportCollector {
 
 /// All flows.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Flows {
     /// One entry for each flow and role.
     pub flows: Vec<Flow>,
@@ -196,6 +207,7 @@ pub struct Flows {
 
 /// The side of a flow that a gateway stands on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sender function: codes and sends repair.
@@ -206,14 +218,17 @@ pub enum Role {
 
 /// One flow.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Flow {
     /// Segment id.
     pub segment: String,
     /// Which side of it this gateway is.
     pub role: Role,
     /// Source of the RoCEv2 packets.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub source: IpAddr,
     /// Destination of the RoCEv2 packets.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub destination: IpAddr,
     /// Destination queue pair.
     pub qp: u32,
@@ -260,9 +275,11 @@ fn yes() -> bool {
 
 /// The other gateway of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Matched {
     /// Where HELLO goes to, or came from: a configured peer, or, where none is configured for the
     /// destination, the destination itself.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub peer: SocketAddr,
     /// Whether it answered.
     pub answered: bool,
@@ -270,6 +287,7 @@ pub struct Matched {
 
 /// Loss of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Loss {
     /// Before restoration, packets per million.
     pub before_ppm: u64,
@@ -279,6 +297,7 @@ pub struct Loss {
 
 /// What an operator should change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Advice {
     /// What is the matter, in one sentence.
     pub text: String,
@@ -288,6 +307,7 @@ pub struct Advice {
 
 /// Coding parameters of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Applied {
     /// Config ID.
     pub config: u8,

@@ -40,6 +40,7 @@ pub struct Status {
 
 /// One worker of several.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerStatus {
     /// Iterations of its loop.
     pub loops: u64,
@@ -159,6 +160,7 @@ pub struct SegmentCounters {
 
 /// One worker's part of the counters of a segment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerCounters {
     /// What came and went by its queue of the LAN port.
     pub lan: Named,

@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-planted fec-check bench-fec bench-dataplane restore ipfix bench-meter curves curves-quick e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-planted fec-check bench-fec bench-dataplane restore ipfix bench-meter bench-config curves curves-quick e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -109,6 +109,9 @@ bench-meter: ## what metering and encoding cost, against their limits (about 1 m
 	cargo build --release --locked -q -p crem-ipfix --example encode
 	cargo build --release --locked -q -p crem-integration --bin csf-cost-4k
 	@python3 -B integration/scripts/bench-meter target/release target/results/bench-meter.json
+
+bench-config: ## what checking and applying a document with 200 peers and 2,000 connections costs, against its limit
+	cargo run --release --locked -q -p crem-control --example bench_config -- --check
 
 curves: ## goodput and completion time against loss, and the targets of the protocol in simulation (at most 45 minutes on 2 cores)
 	cargo build --release --locked -q -p crem-sim --bin experiments

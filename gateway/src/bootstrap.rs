@@ -45,6 +45,11 @@ pub(crate) struct Flags {
     /// Status socket of the exporting process; it has a flag there.
     #[arg(skip)]
     pub(crate) export_status_socket: Option<String>,
+    /// State directory and socket of the control process; they have flags there.
+    #[arg(skip)]
+    pub(crate) control_state: Option<String>,
+    #[arg(skip)]
+    pub(crate) control_socket: Option<String>,
 }
 
 /// A finished bootstrap.
@@ -60,6 +65,8 @@ pub(crate) struct Bootstrap {
     pub(crate) log_filter: String,
     pub(crate) export_socket: PathBuf,
     pub(crate) export_status_socket: PathBuf,
+    pub(crate) control_state: PathBuf,
+    pub(crate) control_socket: PathBuf,
 }
 
 impl Bootstrap {
@@ -80,7 +87,10 @@ impl Bootstrap {
 
     fn typed(node: &Node<'_>) -> Option<Self> {
         let mut t = node.table()?;
-        let document = t.required("document", path);
+        let control = t.or("control", Control::default(), Control::read)?;
+        // What the control process confirmed last, unless something else is named.
+        let confirmed = control.state.join("confirmed.json");
+        let document = t.or("document", confirmed, path);
         let status_socket = t.or("status", "/run/crem/dataplane.sock".into(), |n| {
             let mut t = n.table()?;
             let socket = t.required("socket", path);
@@ -109,6 +119,36 @@ impl Bootstrap {
             log_filter: log_filter?,
             export_socket: export.socket,
             export_status_socket: export.status_socket,
+            control_state: control.state,
+            control_socket: control.socket,
+        })
+    }
+}
+
+struct Control {
+    state: PathBuf,
+    socket: PathBuf,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            state: "/var/lib/crem".into(),
+            socket: "/run/crem/control.sock".into(),
+        }
+    }
+}
+
+impl Control {
+    fn read(node: &Node<'_>) -> Option<Self> {
+        let d = Self::default();
+        let mut t = node.table()?;
+        let state = t.or("state", d.state, path);
+        let socket = t.or("socket", d.socket, path);
+        t.finish();
+        Some(Self {
+            state: state?,
+            socket: socket?,
         })
     }
 }
@@ -287,6 +327,8 @@ fn merged(
         .set_override_option("status.socket", flags.status_socket.clone())?
         .set_override_option("export.socket", flags.export_socket.clone())?
         .set_override_option("export.status_socket", flags.export_status_socket.clone())?
+        .set_override_option("control.state", flags.control_state.clone())?
+        .set_override_option("control.socket", flags.control_socket.clone())?
         .set_override_option("worker.cpu", flags.cpu)?
         .set_override_option("logging.filter", flags.log.clone())?
         .build()?

@@ -4,6 +4,7 @@
 
 mod bootstrap;
 mod collect;
+mod control;
 mod export;
 
 use std::io::{IsTerminal, Write};
@@ -36,6 +37,8 @@ struct Arguments {
 enum Process {
     /// Runs the data plane: ports, forwarding, protection.
     Dataplane(Flags),
+    /// Runs the control process: the API, the history of the config document, commits.
+    Control(control::ControlFlags),
     /// Runs the exporting process: IPFIX records from the data plane to collectors.
     Export(export::ExportFlags),
     /// Collects IPFIX and checks what exporters do: over TCP, TLS and UDP, or from files.
@@ -45,6 +48,7 @@ enum Process {
 fn main() -> ExitCode {
     match Arguments::parse().process {
         Process::Dataplane(flags) => dataplane(&flags),
+        Process::Control(flags) => control::control(&flags),
         Process::Export(flags) => export::export(&flags),
         Process::Collect(flags) => collect::collect(&flags),
     }

@@ -70,6 +70,9 @@ pub(crate) fn document(document: &Document, issues: &Issues) {
     devices(document, issues);
     between_segments(document, issues);
     crate::ipfix::check::ipfix(document, issues);
+    if let Some(management) = &document.management {
+        management.check(issues);
+    }
 }
 
 fn active(segment: &Segment, check: &Check<'_>) {

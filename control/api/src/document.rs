@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::ipfix::Ipfix;
+use crate::management::Management;
 use crate::read::Node;
 use crate::segment::{Segment, SegmentId};
 
@@ -24,6 +25,9 @@ pub struct Document {
     /// IPFIX export; nothing is observed without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipfix: Option<Ipfix>,
+    /// Management over the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub management: Option<Management>,
 }
 
 impl Document {
@@ -33,12 +37,14 @@ impl Document {
         let workers = table.or("workers", 1, |n| n.integer(1..=64));
         let segments = table.required("segments", read_segments);
         let ipfix = table.optional("ipfix", |n| n.table().and_then(Ipfix::read));
+        let management = table.optional("management", |n| n.table().and_then(Management::read));
         table.finish();
         Some(Self {
             version: version?,
             workers: workers?,
             segments: segments?,
             ipfix: ipfix?,
+            management: management?,
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::load::to_value;
 
 /// How much a change disturbs, in rising order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Impact {
     /// Nothing changes.
@@ -23,6 +24,7 @@ pub enum Impact {
 
 /// One place where two documents differ.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Change {
     /// JSON pointer (RFC 6901) of the value that is added, removed or replaced.
     pub pointer: String,
@@ -45,6 +47,8 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/mode", Impact::Segment),
     ("/segments/*/path_mtu", Impact::Segment),
     ("/segments/*/rdma_mtu", Impact::Segment),
+    // The control process has it.
+    ("/management", Impact::Hot),
     // Sequence observation has observers of its own for each collector that gets its reports.
     ("/ipfix/collectors/*/sequence", Impact::Process),
     // All else of them is the exporting process's business.

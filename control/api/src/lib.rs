@@ -1,6 +1,6 @@
 //! What the processes of the gateway and their users tell each other: the one typed config document
 //! ([`Document`]), the state documents ([`state`]), and the versioned local protocol between processes
-//! ([`protocol`], [`client`]); and what two documents differ in ([`diff`]). No handler, no decision and no socket server lives here.
+//! ([`protocol`], [`client`]), the documents of the REST API ([`rest`]); and what two documents differ in ([`diff`]). No handler, no decision and no socket server lives here.
 //!
 //! A document is written in TOML or JSON with identical keys. Reading it reports every problem at once,
 //! each with a JSON pointer, what was found there and what was expected.
@@ -13,16 +13,19 @@ mod document;
 mod impact;
 pub mod ipfix;
 mod load;
+mod management;
 mod net;
 mod policy;
 pub mod protocol;
 pub mod read;
+pub mod rest;
 mod segment;
 pub mod state;
 
 pub use document::{Document, FORMAT_VERSION};
 pub use impact::{Change, Impact, changes, largest};
-pub use load::{Syntax, from_value, load, parse, to_value};
+pub use load::{Syntax, from_value, load, parse, to_value, value_of};
+pub use management::{ApiClient, Management, ManagementTls};
 pub use net::{MacAddr, NotAnAddress, Prefix};
 pub use policy::{Hold, Limits, Policy, RestoredEcn};
 pub use read::{Code, Invalid, Issue};

@@ -59,7 +59,11 @@ pub fn to_value(document: &Document) -> Value {
     serde_json::to_value(document).unwrap_or(Value::Null)
 }
 
-fn value_of(text: &str, syntax: Syntax) -> Result<Value, Invalid> {
+/// Reads text as a value with the keys that are written, without looking at what they say.
+///
+/// # Errors
+/// The place where the syntax is wrong.
+pub fn value_of(text: &str, syntax: Syntax) -> Result<Value, Invalid> {
     match syntax {
         Syntax::Json => {
             serde_json::from_str(text).map_err(|e| Invalid::whole(e.to_string(), "a JSON document"))

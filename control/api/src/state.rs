@@ -11,6 +11,7 @@ pub type Named = BTreeMap<String, u64>;
 
 /// What a process is and how its parts stand.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Status {
     /// Version of the program.
     pub version: String,
@@ -39,6 +40,7 @@ pub struct Status {
 
 /// One worker of several.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerStatus {
     /// Iterations of its loop.
     pub loops: u64,
@@ -48,6 +50,7 @@ pub struct WorkerStatus {
 
 /// One segment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SegmentStatus {
     /// Mode in force: `active`, `passthrough` or `block`.
     pub mode: String,
@@ -62,6 +65,7 @@ pub struct SegmentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inband: Option<InbandStatus>,
     /// Peers and configured next hops by address.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, PeerStatus>))]
     pub peers: BTreeMap<IpAddr, PeerStatus>,
     /// Iterations of the worker's loop.
     pub loops: u64,
@@ -81,6 +85,7 @@ pub struct SegmentStatus {
 
 /// One port.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortStatus {
     /// Interface, PCI address or virtual device.
     pub device: String,
@@ -92,6 +97,7 @@ pub struct PortStatus {
 
 /// The in-band address.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InbandStatus {
     /// Address with prefix length.
     pub address: String,
@@ -103,6 +109,7 @@ pub struct InbandStatus {
 
 /// One peer.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PeerStatus {
     /// MAC address of the next hop toward it, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,6 +134,7 @@ pub struct PathStatus {
 
 /// All counters.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Counters {
     /// Segments by id.
     pub segments: BTreeMap<String, SegmentCounters>,
@@ -137,6 +145,7 @@ pub struct Counters {
 
 /// Counters of one segment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SegmentCounters {
     /// LAN port: frames and octets in and out.
     pub lan: Named,
@@ -167,6 +176,7 @@ pub struct SegmentCounters {
 
 /// One worker's part of the counters of a segment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerCounters {
     /// What came and went by its queue of the LAN port.
     pub lan: Named,
@@ -182,6 +192,7 @@ pub struct WorkerCounters {
 
 /// What the exporting process says of itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Export {
     /// What came from the data plane; `connected` is 1 while it is there.
     pub source: Named,
@@ -191,6 +202,7 @@ pub struct Export {
 
 /// A collector, as the exporting process sees it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExportCollector {
     /// `session`, or what is done to get one: `waiting`, `resolving`, `connecting`, `handshake`.
     pub state: String,
@@ -203,6 +215,7 @@ pub struct ExportCollector {
 
 /// All flows.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Flows {
     /// One entry for each flow and role.
     pub flows: Vec<Flow>,
@@ -212,6 +225,7 @@ pub struct Flows {
 
 /// The side of a flow that a gateway stands on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sender function: codes and sends repair.
@@ -222,14 +236,17 @@ pub enum Role {
 
 /// One flow.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Flow {
     /// Segment id.
     pub segment: String,
     /// Which side of it this gateway is.
     pub role: Role,
     /// Source of the RoCEv2 packets.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub source: IpAddr,
     /// Destination of the RoCEv2 packets.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub destination: IpAddr,
     /// Destination queue pair.
     pub qp: u32,
@@ -276,9 +293,11 @@ fn yes() -> bool {
 
 /// The other gateway of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Matched {
     /// Where HELLO goes to, or came from: a configured peer, or, where none is configured for the
     /// destination, the destination itself.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub peer: SocketAddr,
     /// Whether it answered.
     pub answered: bool,
@@ -286,6 +305,7 @@ pub struct Matched {
 
 /// Loss of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Loss {
     /// Before restoration, packets per million.
     pub before_ppm: u64,
@@ -295,6 +315,7 @@ pub struct Loss {
 
 /// What an operator should change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Advice {
     /// What is the matter, in one sentence.
     pub text: String,
@@ -308,6 +329,7 @@ pub struct Advice {
 
 /// Coding parameters of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Applied {
     /// Config ID.
     pub config: u8,

@@ -1,0 +1,115 @@
+//! What happened lately, numbered, for clients that follow: a ring with a bound. A client that comes back
+//! names the last number it saw; what is older than the ring it is told to ask for anew.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use crem_api::rest::Event;
+use tokio::sync::watch;
+
+/// Events kept.
+pub const MAX_EVENTS: usize = 1024;
+
+/// The ring.
+#[derive(Debug)]
+pub struct Journal {
+    ring: Mutex<VecDeque<Event>>,
+    last: watch::Sender<u64>,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            ring: Mutex::default(),
+            last: watch::Sender::new(0),
+        }
+    }
+}
+
+/// What follows after a number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Since {
+    /// Every event after it, oldest first.
+    All(Vec<Event>),
+    /// Some are gone, or the number is not one of this start: the client has to look at the whole state
+    /// again and goes on after this number.
+    Gone(u64),
+}
+
+impl Journal {
+    /// Adds an event.
+    pub fn push(&self, at_ms: u64, kind: &str, text: impl Into<String>, revision: Option<u64>) {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = ring.back().map_or(0, |e| e.id) + 1;
+        if ring.len() == MAX_EVENTS {
+            ring.pop_front();
+        }
+        let text = text.into();
+        tracing::info!(target: "crem_control::event", revision, "{kind}: {text}");
+        ring.push_back(Event {
+            id,
+            at_ms,
+            kind: kind.to_owned(),
+            text,
+            revision,
+        });
+        drop(ring);
+        self.last.send_replace(id);
+    }
+
+    /// What came after event number `id`; 0 asks for everything.
+    pub fn since(&self, id: u64) -> Since {
+        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = ring.back().map_or(0, |e| e.id);
+        let first = ring.front().map_or(1, |e| e.id);
+        if id > last || (id != 0 && id + 1 < first) {
+            return Since::Gone(last);
+        }
+        Since::All(ring.iter().filter(|e| e.id > id).cloned().collect())
+    }
+
+    /// Changes with every event.
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    /// How many follow.
+    pub fn followers(&self) -> usize {
+        self.last.receiver_count()
+    }
+
+    /// The number of the last event.
+    pub fn last(&self) -> u64 {
+        *self.last.borrow()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    fn ids(since: Since) -> Vec<u64> {
+        match since {
+            Since::All(events) => events.iter().map(|e| e.id).collect(),
+            Since::Gone(last) => panic!("gone, last is {last}"),
+        }
+    }
+
+    #[test]
+    fn a_client_that_comes_back_misses_nothing_or_is_told() {
+        let journal = Journal::default();
+        assert_eq!(ids(journal.since(0)), Vec::<u64>::new());
+        for n in 0..5 {
+            journal.push(n, "kind", "text", None);
+        }
+        assert_eq!(ids(journal.since(3)), [4, 5]);
+        assert_eq!(ids(journal.since(5)), Vec::<u64>::new());
+        assert_eq!(journal.since(6), Since::Gone(5), "of another start");
+        for n in 0..MAX_EVENTS as u64 {
+            journal.push(n, "kind", "text", None);
+        }
+        assert_eq!(journal.since(3), Since::Gone(journal.last()));
+        assert_eq!(ids(journal.since(5)).len(), MAX_EVENTS);
+    }
+}

@@ -1,0 +1,134 @@
+//! The control process: everything joined, until it is told to stop. Nothing is decided here.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crem_api::{Impact, Invalid};
+use tokio::sync::oneshot;
+
+use crate::access::{Attempts, Tokens};
+use crate::audit;
+use crate::engine::{self, Engine, Parts, WriteRequest};
+use crate::http::{self, App};
+use crate::journal::Journal;
+use crate::metrics::Metrics;
+use crate::plan::{self, Edit};
+use crate::plane::SocketPlane;
+use crate::serve::{self, Listeners};
+use crate::store::{Durability, Store, StoreError};
+use crate::watcher::{Sockets, Watcher};
+
+/// What a control process is started with.
+pub struct Options {
+    /// Directory for revisions, tokens and the audit log.
+    pub state: PathBuf,
+    /// Local socket of the API.
+    pub socket: PathBuf,
+    /// Sockets of the other processes.
+    pub others: Sockets,
+    /// A document to begin the history with, if there is none.
+    pub import: Option<PathBuf>,
+    /// Told when the process is to end.
+    pub stop: oneshot::Receiver<()>,
+    /// Called once, when the API answers.
+    pub on_ready: Box<dyn FnOnce() + Send>,
+}
+
+/// Why a control process did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The document to import has problems.
+    #[error("{0}")]
+    Invalid(Invalid),
+    /// The history cannot be used.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// A socket or file cannot be used.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Runs until it is told to stop.
+///
+/// # Errors
+/// [`Failure`], when it does not start.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let store = Store::open(&options.state, Durability::Flushed)?;
+    let _lock = lock(&options.state)?;
+    let audit = Arc::new(audit::Log::open(&options.state.join("audit.jsonl"))?);
+    let journal = Arc::new(Journal::default());
+    let (engine, thread) = engine::start(Parts {
+        store,
+        plane: Box::new(SocketPlane::new(&options.others.dataplane)),
+        journal: Arc::clone(&journal),
+        audit: Arc::clone(&audit),
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let app = App {
+        watcher: Watcher::start(options.others, engine.clone(), Arc::clone(&journal))?,
+        tokens: Arc::new(Tokens::open(&options.state.join("tokens.json"))?),
+        attempts: Arc::new(Attempts::default()),
+        metrics: Arc::new(Metrics::new(&options.state)),
+        engine: engine.clone(),
+        journal: Arc::clone(&journal),
+        audit,
+    };
+    let ran = runtime.block_on(async {
+        import(&engine, options.import.as_deref()).await?;
+        let router = http::router(app);
+        let local = serve::local(&options.socket, router.clone())
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", options.socket.display())))?;
+        let listeners = Listeners::new(router, journal);
+        let following = tokio::spawn(listeners.follow(engine.clone()));
+        (options.on_ready)();
+        let _ = options.stop.await;
+        local.abort();
+        following.abort();
+        let _ = std::fs::remove_file(&options.socket);
+        Ok(())
+    });
+    engine.stop();
+    if thread.join().is_err() {
+        tracing::error!("the thread of commits panicked");
+    }
+    ran
+}
+
+/// Two processes must not write the same history.
+fn lock(state: &Path) -> io::Result<nix::fcntl::Flock<std::fs::File>> {
+    let path = state.join("lock");
+    let file = std::fs::File::create(&path)?;
+    nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock).map_err(|(_, e)| {
+        io::Error::other(format!(
+            "{}: {e}: another control process keeps its history there",
+            path.display()
+        ))
+    })
+}
+
+async fn import(engine: &Engine, path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    if engine.view().machine.running().is_some() {
+        tracing::info!("{}: not imported, there is a history", path.display());
+        return Ok(());
+    }
+    let value = plan::import(path).map_err(Failure::Invalid)?;
+    let request = WriteRequest {
+        edit: Edit::Replace(value),
+        pointer: String::new(),
+        source: "import",
+        expected: None,
+        window_ms: None,
+        max_impact: Impact::Process,
+        comment: Some(format!("from {}", path.display())),
+        idempotency: None,
+        actor: "system".to_owned(),
+    };
+    let written = engine.write(request).await;
+    written.map_err(|problem| io::Error::other(problem.detail.clone()))?;
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! The API over the network: who gets in, with what, and what each refusal looks like.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+};
+use serde_json::{Value, json};
+use support::{Answer, Control, ask_over, document};
+
+/// An authority with its certificate in `NAME.pem`.
+struct Authority(Issuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(directory: &Path, name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(directory.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        Self(Issuer::new(params, key))
+    }
+
+    /// A certificate for a DNS name in `NAME.pem`, with its key in `NAME.key`.
+    fn issue(&self, directory: &Path, name: &str) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        std::fs::write(directory.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+struct Network {
+    control: Control,
+    address: SocketAddr,
+}
+
+impl Network {
+    fn new() -> Self {
+        let (control, _) = Control::start(true);
+        let directory = control.state.clone();
+        let (ca, other) = (
+            Authority::new(&directory, "ca"),
+            Authority::new(&directory, "other"),
+        );
+        for name in ["gateway.example", "ops.example", "guest.example"] {
+            ca.issue(&directory, name);
+        }
+        other.issue(&directory, "stranger.example");
+        let address = free();
+        let path = |name: &str| directory.join(name).display().to_string();
+        let mut whole = document(32);
+        whole["management"] = json!({
+            "listeners": {address.to_string(): {}},
+            "tls": {
+                "certificate": path("gateway.example.pem"), "key": path("gateway.example.key"),
+                "client_authorities": path("ca.pem"),
+            },
+            "clients": {"ops.example": {"access": "admin"}},
+        });
+        let headers = [("If-Match", "\"0\""), ("Content-Type", "application/json")];
+        let put = control.ask("PUT", "/v1/config", &headers, whole.to_string().as_bytes());
+        assert_eq!(put.status, 200, "{put:?}");
+        let end = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < end, "no listener");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Self { control, address }
+    }
+
+    fn connect(
+        &self,
+        certificate: Option<&str>,
+        version: &'static SupportedProtocolVersion,
+    ) -> StreamOwned<ClientConnection, TcpStream> {
+        let directory = &self.control.state;
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(directory.join("ca.pem")).unwrap())
+            .unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match certificate {
+            None => builder.with_no_client_auth(),
+            Some(name) => {
+                let file = |end: &str| directory.join(format!("{name}.{end}"));
+                let chain = vec![CertificateDer::from_pem_file(file("pem")).unwrap()];
+                let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        let name = ServerName::try_from("gateway.example").unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        StreamOwned::new(connection, TcpStream::connect(self.address).unwrap())
+    }
+
+    fn ask(
+        &self,
+        certificate: Option<&str>,
+        token: Option<&str>,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Answer {
+        let stream = self.connect(certificate, &rustls::version::TLS13);
+        let bearer = token.map(|t| format!("Bearer {t}"));
+        let mut headers = vec![
+            ("If-Match", "*"),
+            ("Content-Type", "application/merge-patch+json"),
+        ];
+        headers.extend(bearer.as_deref().map(|b| ("Authorization", b)));
+        ask_over(stream, method, path, &headers, body.to_string().as_bytes())
+    }
+
+    fn token(&self, access: &str, life: &str) -> String {
+        let new = json!({"name": access, "access": access, "life": life});
+        let made = self.control.post("/v1/tokens", &new).json();
+        made["token"].as_str().unwrap().to_owned()
+    }
+}
+
+fn k(value: u64) -> Value {
+    json!({"segments": {"a": {"policy": {"k": value}}}})
+}
+
+#[test]
+fn certificates_and_tokens_open_as_far_as_their_role_goes() {
+    let network = Network::new();
+    let get =
+        |certificate, token| network.ask(certificate, token, "GET", "/v1/config", &Value::Null);
+    let refused = get(None, None);
+    assert_eq!(refused.problem(), (401, "unauthenticated".to_owned()));
+    assert_eq!(refused.headers["www-authenticate"], "Bearer");
+    assert_eq!(get(Some("guest.example"), None).problem().0, 401);
+    assert_eq!(get(Some("ops.example"), None).status, 200);
+    let (viewer, operator) = (
+        network.token("viewer", "1h"),
+        network.token("operator", "1h"),
+    );
+    assert_eq!(get(None, Some(&viewer)).status, 200);
+    for token in [&viewer, &operator] {
+        let write = network.ask(None, Some(token), "PATCH", "/v1/config", &k(33));
+        assert_eq!(write.problem(), (403, "forbidden".to_owned()));
+    }
+    let written = network.ask(Some("ops.example"), None, "PATCH", "/v1/config", &k(33));
+    assert_eq!(written.json()["changed"], true);
+    let history = network.control.get("/v1/revisions").json();
+    assert_eq!(history["revisions"][0]["actor"], "ops.example");
+    let audit = network.control.get("/v1/audit").text;
+    assert!(
+        audit.contains("viewer (token ") && audit.contains("\"403\""),
+        "{audit}"
+    );
+    // Without any right it is known that the process is there, and no more.
+    let open = network.ask(None, None, "GET", "/livez", &Value::Null);
+    assert_eq!((open.status, open.text.as_str()), (200, "ok\n"));
+    assert_eq!(
+        network
+            .ask(None, None, "GET", "/metrics", &Value::Null)
+            .problem()
+            .0,
+        401
+    );
+}
+
+#[test]
+fn ended_and_deleted_tokens_open_nothing_and_guessing_is_slowed_down() {
+    let network = Network::new();
+    let get = |token: &str| network.ask(None, Some(token), "GET", "/v1/config", &Value::Null);
+    let short = network.token("viewer", "1s");
+    std::thread::sleep(Duration::from_millis(1100));
+    let ended = get(&short);
+    assert_eq!(ended.problem().0, 401);
+    assert!(ended.text.contains("expired"), "{ended:?}");
+    let deleted = network.token("admin", "1h");
+    let id = deleted.split('_').nth(1).unwrap();
+    let path = format!("/v1/tokens/{id}");
+    assert_eq!(network.control.ask("DELETE", &path, &[], b"").status, 204);
+    assert_eq!(get(&deleted).problem().0, 401);
+    for _ in 0..3 {
+        assert_eq!(get("crem_00_00").problem().0, 401);
+    }
+    let good = network.token("viewer", "1h");
+    let slowed = get(&good);
+    assert_eq!(slowed.problem(), (429, "too-many-attempts".to_owned()));
+    assert_eq!(slowed.headers["retry-after"], "60");
+    // A certificate is not guessed.
+    assert_eq!(
+        network
+            .ask(Some("ops.example"), None, "GET", "/v1/config", &Value::Null)
+            .status,
+        200
+    );
+}
+
+#[test]
+fn tls_1_2_is_spoken_and_a_stranger_gets_no_connection() {
+    let network = Network::new();
+    let stream = network.connect(Some("ops.example"), &rustls::version::TLS12);
+    assert_eq!(ask_over(stream, "GET", "/v1/version", &[], b"").status, 200);
+    let mut stream = network.connect(Some("stranger.example"), &rustls::version::TLS12);
+    let error = stream
+        .conn
+        .complete_io(&mut stream.sock)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("UnknownCA") || error.contains("alert"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_new_certificate_needs_no_restart() {
+    let network = Network::new();
+    let stream = network.connect(None, &rustls::version::TLS13);
+    assert_eq!(ask_over(stream, "GET", "/livez", &[], b"").status, 200);
+    // Another one under another path: a change of the document, which is asked for a time to confirm.
+    let ca = Authority::new(&network.control.state, "ca");
+    ca.issue(&network.control.state, "gateway.example");
+    let patch = json!({"management": {"clients": {"ops.example": {"access": "viewer"}}}});
+    assert_eq!(network.control.change("?confirm=60s", &patch).status, 202);
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        // Fails until the listener uses the certificate of the new authority.
+        let mut stream = network.connect(None, &rustls::version::TLS13);
+        if stream.conn.complete_io(&mut stream.sock).is_ok() {
+            break;
+        }
+        assert!(Instant::now() < end, "the old certificate is still in use");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

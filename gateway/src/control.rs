@@ -1,0 +1,83 @@
+//! The subcommand `control`: bootstrap and signals of the control process.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use crem_control::run::{Failure, Options, run};
+use crem_control::watcher::Sockets;
+
+use crate::bootstrap::{Bootstrap, Flags};
+use crate::{fail, log_to_stderr, refuse, say_ready, stop_signals};
+
+/// Flags of the control process.
+#[derive(Args, Debug)]
+pub(crate) struct ControlFlags {
+    /// Bootstrap file, TOML.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Directory for revisions, tokens and the audit log.
+    #[arg(long, value_name = "DIRECTORY")]
+    state: Option<String>,
+    /// Unix socket of the API.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+    /// Status socket of the data plane.
+    #[arg(long, value_name = "PATH")]
+    status_socket: Option<String>,
+    /// Status socket of the exporting process.
+    #[arg(long, value_name = "PATH")]
+    export_status_socket: Option<String>,
+    /// A document to begin the history with, if there is none yet.
+    #[arg(long, value_name = "FILE")]
+    import: Option<PathBuf>,
+    /// Log filter, for example info.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+pub(crate) fn control(flags: &ControlFlags) -> ExitCode {
+    let shared = Flags {
+        config: flags.config.clone(),
+        status_socket: flags.status_socket.clone(),
+        export_status_socket: flags.export_status_socket.clone(),
+        control_state: flags.state.clone(),
+        control_socket: flags.socket.clone(),
+        log: flags.log.clone(),
+        ..Flags::default()
+    };
+    let bootstrap = match Bootstrap::read(&shared, std::env::vars()) {
+        Ok(bootstrap) => bootstrap,
+        Err(invalid) => return refuse("bootstrap", &invalid),
+    };
+    if let Err(invalid) = log_to_stderr(&bootstrap.log_filter) {
+        return refuse("bootstrap", &invalid);
+    }
+    let signals = match stop_signals() {
+        Ok(signals) => signals,
+        Err(error) => return fail(&error),
+    };
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let mut signals = signals;
+        // A signal, or the end of the other side: both are the end.
+        let _ = std::io::Read::read(&mut signals, &mut [0]);
+        let _ = stop.send(());
+    });
+    let options = Options {
+        state: bootstrap.control_state,
+        socket: bootstrap.control_socket,
+        others: Sockets {
+            dataplane: bootstrap.status_socket,
+            export: bootstrap.export_status_socket,
+        },
+        import: flags.import.clone(),
+        stop: stopped,
+        on_ready: Box::new(say_ready),
+    };
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Invalid(invalid)) => refuse("import", &invalid),
+        Err(failure) => fail(&failure),
+    }
+}

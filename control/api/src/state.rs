@@ -121,6 +121,7 @@ pub struct PeerStatus {
 
 /// What the sender function knows of the path to a peer, over all flows.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PathStatus {
     /// Estimated loss rate before repair, millionths.
     pub loss_ppm: u64,

@@ -179,13 +179,7 @@ pub fn run_seed(seed: u64, mode: Mode, trace: bool) -> Outcome {
 /// Runs all seeds of a plan.
 pub fn run(plan: &Plan) -> Report {
     let report = Mutex::new(Report::default());
-    std::thread::scope(|scope| {
-        if plan.many {
-            scope.spawn(|| many(&report));
-        }
-        let threads = plan.threads.saturating_sub(usize::from(plan.many));
-        run_all(&Plan { threads, ..*plan }, &report);
-    });
+    run_all(plan, &report);
     if plan.complete {
         go_on(plan, &report);
     }

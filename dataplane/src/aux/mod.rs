@@ -205,7 +205,7 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let next_hops = workers.iter().map(|w| w.next_hops.clone()).collect();
     let resolving = tokio::spawn(kernel.run(wanted, next_hops));
     let beats = workers.iter().map(|w| Arc::clone(&w.heartbeat)).collect();
-    let watching = tokio::spawn(Watchdog::new(beats, task.watchdog).watch());
+    let watching = tokio::spawn(Watchdog::new(beats, task.watchdog).watch(Arc::clone(&stop)));
     let mut board = Board::new(workers.len());
     let mut ports = KernelPorts::new(&task.ports);
     ports.find_blind(&metered);

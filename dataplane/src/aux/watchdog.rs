@@ -3,7 +3,7 @@
 //! is built.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Looks at the workers in the time after which one of them is stuck. This thread's own pauses are no
@@ -23,13 +23,16 @@ impl Watchdog {
         Self { beats, limit }
     }
 
-    /// Looks again and again.
-    pub(super) async fn watch(mut self) {
+    /// Looks again and again, until the workers are told to end: one that has is not stuck.
+    pub(super) async fn watch(mut self, stop: Arc<AtomicBool>) {
         if self.limit.is_zero() {
             return;
         }
         loop {
             tokio::time::sleep(self.limit / LOOKS).await;
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
             if let Some(worker) = self.look() {
                 tracing::error!(
                     "worker {worker} has not come round for {:?}: the process ends",

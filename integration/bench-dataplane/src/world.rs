@@ -12,7 +12,7 @@ use crem_dataplane::classify::{NEVER_CUT, Side, Station, View};
 use crem_dataplane::dpdk::{Frame, FramePool};
 use crem_dataplane::guard::Remake;
 use crem_dataplane::inband::Inband;
-use crem_dataplane::protect::Protection;
+use crem_dataplane::protect::{Protection, Share};
 use crem_dataplane::segment::{Parts, Segment};
 use crem_dataplane::snapshot::{FlowSnapshot, SegmentSnapshot};
 use crem_dpdk::{Clock, Mempool, rdtsc};
@@ -331,12 +331,14 @@ fn gateway(number: usize, setting: Setting, pool: &Mempool) -> Result<Gateway, S
     let remake: Remake<Memory> = Box::new(move || {
         let seed = [number as u8 + 1; 32];
         let engine = Engine::detect();
+        let share = Share::ALONE;
         Some(Protection::new(
             &config,
             station.address,
             &seen,
             engine,
             seed,
+            share,
         ))
     });
     let (lan, wan) = (Lane::new(pool, false), Lane::new(pool, false));
@@ -347,6 +349,7 @@ fn gateway(number: usize, setting: Setting, pool: &Mempool) -> Result<Gateway, S
         pool: FramePool(pool.clone()),
         inband: Some(inband),
         mode,
+        wan_rate: None,
         remake: setting.m.is_some().then_some(remake),
     });
     Ok(Gateway {

@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-planted fec-check bench-fec restore ipfix bench-meter bench-config curves curves-quick e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-planted fec-check bench-fec bench-dataplane restore ipfix bench-meter bench-config curves curves-quick e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -73,10 +73,12 @@ SIM := cargo run --release --locked -q -p crem-sim --features coverage --bin sim
 
 sim: ## SEEDS worlds of hosts, gateways and paths in virtual time (default 200; from 2000 on all that can occur has to); SEED=n repeats one
 	@mkdir -p target/results
-ifdef SEED
+ifeq ($(SEED),many)
+	@$(SIM) many $(SIMFLAGS)
+else ifdef SEED
 	@$(SIM) seed $(SEED) $(SIMFLAGS)
 else
-	@$(SIM) seeds $(SEEDS) --equal 200 $(SIMFULL) --json target/results/sim.json
+	@$(SIM) seeds $(SEEDS) --equal 200 --many $(SIMFULL) --json target/results/sim.json
 endif
 
 sim-planted: ## the simulator finds each of five planted faults within 200 seeds
@@ -88,6 +90,10 @@ fec-check: ## coding kernels under a checker of memory accesses, and against ISA
 bench-fec: ## coding against ISA-L, reed-solomon-erasure and the XOR bound (about 2 minutes after the build)
 	cargo build --release --locked -q -p crem-bench-fec
 	integration/scripts/with-hugepages 320 target/release/bench-fec --check --isal "$$(integration/scripts/isal)"
+
+bench-dataplane: ## what a packet costs the pipeline of the data plane on one core, from memory (root, about 6 minutes after the build)
+	cargo build --release --locked -q -p crem-bench-dataplane
+	integration/scripts/with-hugepages 1700 target/release/bench-dataplane --check
 
 restore: ## restore every request packet of the captures
 	cargo run --release --locked -q -p crem-integration --bin restore -- integration/testdata/captures/*.pcap.gz

@@ -18,6 +18,13 @@ pub trait Buffer: PktBuf {
     /// reference exists.
     fn trim_front(&mut self, count: u16) -> bool;
 
+    /// A hint that the frame, or its last reference, is about to be touched: loads what is needed to
+    /// reach its octets, or to free it.
+    fn prefetch_header(&self) {}
+
+    /// A hint that the front of the frame is about to be read, after [`Buffer::prefetch_header`].
+    fn prefetch(&self) {}
+
     /// Whether both refer to the same frame.
     fn is_same(&self, other: &Self) -> bool {
         core::ptr::eq(self.octets().as_ptr(), other.octets().as_ptr())

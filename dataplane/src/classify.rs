@@ -5,13 +5,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crem_api::Prefix;
+use crem_core::csf::DatagramKey;
 use crem_core::learn::{Ack, Direction, Managed};
 use crem_core::packet::{Namespace, PsnSpace, StreamKey};
 use crem_wire::frame::{
     Class, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ip, Link, Mac, ParseConfig, Parsed,
     Reason, dscp_of, parse,
 };
-use crem_wire::roce::{self, Aeth, Bth, CmMessage, Reth};
+use crem_wire::roce::{self, Aeth, Bth, CmMessage, Reth, Transport};
 use crem_wire::{Psn, Qpn, icrc};
 
 /// The side that a frame came in on.
@@ -141,6 +142,8 @@ pub enum Verdict {
     Unverified,
     /// Send it out of the other port; it is a packet of a stream.
     Source(Source),
+    /// Send it out of the other port; it is of datagram service and never protected (AMB-OPCODES).
+    Unsequenced(DatagramKey),
     /// Send it out of the other port; it acknowledges what a host that we serve has sent.
     Ack(Ack),
     /// Send it out of the other port; it sets up or ends a connection of a host that we serve.
@@ -163,6 +166,7 @@ impl Verdict {
             | Verdict::Transit
             | Verdict::Unverified
             | Verdict::Source(_)
+            | Verdict::Unsequenced(_)
             | Verdict::Ack(_)
             | Verdict::Managed(_)
             | Verdict::ForwardAndKernel => true,
@@ -178,8 +182,13 @@ impl View {
     }
 
     /// Decides on a frame that came in on `side`.
+    #[inline(always)]
     pub fn classify(&self, frame: &[u8], side: Side) -> Verdict {
-        let parsed = parse(frame, &self.parse);
+        self.judge(frame, &parse(frame, &self.parse), side)
+    }
+
+    /// Decides on a frame that was taken apart by [`View::parse`].
+    pub fn judge(&self, frame: &[u8], parsed: &Parsed, side: Side) -> Verdict {
         let Some(link) = &parsed.link else {
             return Verdict::Forward;
         };
@@ -197,11 +206,11 @@ impl View {
             return Verdict::Refuse(Refusal::Lldp);
         }
         if let Some(own) = &self.own {
-            if own.is_addressed(link, &parsed) {
-                return datagram(&parsed, false).map_or(Verdict::Forward, Verdict::Message);
+            if own.is_addressed(link, parsed) {
+                return datagram(parsed, false).map_or(Verdict::Forward, Verdict::Message);
             }
             if link.destination == own.mac {
-                return for_our_station(frame, link, &parsed, own);
+                return for_our_station(frame, link, parsed, own);
             }
             if link.source == own.mac {
                 return Verdict::Refuse(Refusal::OwnSource);
@@ -212,8 +221,8 @@ impl View {
             }
         }
         match (&parsed.class, &parsed.ip) {
-            (Class::Crem, Some(ip)) => self.crem(&parsed, ip, side),
-            (Class::Roce(bth), Some(ip)) if self.active => self.roce(frame, &parsed, bth, ip, side),
+            (Class::Crem, Some(ip)) => self.crem(parsed, ip, side),
+            (Class::Roce(bth), Some(ip)) if self.active => self.roce(frame, parsed, bth, ip, side),
             _ => Verdict::Forward,
         }
     }
@@ -226,6 +235,7 @@ impl View {
         Verdict::Transit
     }
 
+    #[inline(always)]
     fn roce(&self, frame: &[u8], parsed: &Parsed, bth: &Bth, ip: &Ip, side: Side) -> Verdict {
         let served = match side {
             Side::Lan => self.serves(ip.source),
@@ -238,8 +248,14 @@ impl View {
                 return acknowledgment(frame, parsed, bth, ip)
                     .map_or(Verdict::Forward, Verdict::Ack);
             }
+            roce::Class::Response if self.learn && served && side == Side::Wan => {
+                return response(parsed, bth, ip).map_or(Verdict::Forward, Verdict::Ack);
+            }
             roce::Class::Ud if self.learn && bth.dest_qp == Qpn::CM => {
                 return self.managed(frame, parsed, ip);
+            }
+            roce::Class::Ud | roce::Class::Other if served && side == Side::Lan => {
+                return unsequenced(parsed, bth, ip).map_or(Verdict::Forward, Verdict::Unsequenced);
             }
             _ => return Verdict::Forward,
         };
@@ -300,10 +316,37 @@ fn direction(parsed: &Parsed, ip: &Ip) -> Direction {
     }
 }
 
+/// Users' datagrams. Nobody would ask why what is between subnet and connection managers is not protected.
+fn unsequenced(parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<DatagramKey> {
+    let of_users = bth.dest_qp.get() > Qpn::CM.get();
+    let is_datagram = matches!(bth.opcode.transport(), Transport::Ud | Transport::Rd);
+    (of_users && is_datagram).then(|| DatagramKey {
+        namespace: Namespace(parsed.context()),
+        source: ip.source,
+        destination: ip.destination,
+        qp: bth.dest_qp,
+    })
+}
+
 fn acknowledgment(frame: &[u8], parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<Ack> {
     let at = usize::from(bth.opcode.ext()?.aeth?);
     let aeth = Aeth::parse(parsed.payload(frame).get(at..)?)?;
     Ack::new(direction(parsed, ip), bth.dest_qp, bth.psn, &aeth)
+}
+
+/// What a response that is not protected says of the requests (AMB-RDMAMTU).
+fn response(parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<Ack> {
+    let length = parsed.udp.map_or(0, |udp| usize::from(udp.payload_len));
+    let (way, mtu) = (direction(parsed, ip), bth.mtu_seen(length));
+    Ack::of_response(way, bth.dest_qp, bth.psn, bth.opcode.0, mtu)
+}
+
+impl Source {
+    /// What a response that is protected says of them.
+    pub fn acknowledges(&self) -> Option<Ack> {
+        let (way, qp) = (Direction::of(&self.key), self.key.qp);
+        Ack::of_response(way, qp, self.psn, self.opcode, self.mtu_seen)
+    }
 }
 
 impl Station {

@@ -155,13 +155,31 @@ fn what_is_no_source_just_passes() {
             &roce(opcode, len),
         )
     };
-    // Acknowledgment, CNP, UD, READ response, and a payload without room for an ICRC.
-    for (opcode, len) in [(0x11, 8), (0x81, 20), (0x64, 40), (0x0d, 40), (0x07, 3)] {
+    // Acknowledgment, CNP, READ response, and a payload without room for an ICRC.
+    for (opcode, len) in [(0x11, 8), (0x81, 20), (0x0d, 40), (0x07, 3)] {
         assert_eq!(
             view.classify(&frame(opcode, len), Side::Lan),
             Verdict::Forward,
             "{opcode:#x}"
         );
+    }
+    // Users' datagrams are no sources; those of the managers are nobody's flows.
+    let to_qp = |opcode, qp| {
+        let mut frame = frame(opcode, 40);
+        let at = frame.len() - 52 + 5;
+        frame[at..at + 3].copy_from_slice(&[0, 0, qp]);
+        frame
+    };
+    for opcode in [0x64, 0x65, 0x44] {
+        let verdict = view.classify(&to_qp(opcode, 9), Side::Lan);
+        let Verdict::Unsequenced(key) = verdict else {
+            panic!("{opcode:#x}: {verdict:?}");
+        };
+        assert_eq!(key.qp, Qpn::new(9));
+        for (qp, side) in [(0, Side::Lan), (1, Side::Lan), (9, Side::Wan)] {
+            let verdict = view.classify(&to_qp(opcode, qp), side);
+            assert_eq!(verdict, Verdict::Forward, "{opcode:#x} to {qp}");
+        }
     }
     view.responses = true;
     assert!(matches!(
@@ -487,6 +505,41 @@ fn learning() -> View {
         learn: true,
         ..view("192.0.2.1", None)
     }
+}
+
+// shows: AMB-RDMAMTU
+#[test]
+fn the_first_response_of_a_read_tells_the_rdma_mtu_where_that_is_wanted() {
+    let frame = |opcode, octets: usize| {
+        let payload = roce(opcode, 4 + octets + 4);
+        udp(OTHER, "10.0.2.5:1", "10.0.1.5:4791", Tags::NONE, &payload)
+    };
+    let first = frame(0x0d, 1024);
+    let Verdict::Ack(ack) = learning().classify(&first, Side::Wan) else {
+        panic!()
+    };
+    assert_eq!(
+        (ack.qp, ack.psn, ack.mtu),
+        (Qpn::new(9), Psn::new(77), Some(1024))
+    );
+    let protected = View {
+        responses: true,
+        ..learning()
+    };
+    let Verdict::Source(source) = protected.classify(&first, Side::Wan) else {
+        panic!("{first:?}")
+    };
+    assert_eq!(
+        source.acknowledges(),
+        Some(ack),
+        "the same where responses are protected"
+    );
+    for other in [frame(0x0e, 1024), frame(0x0f, 100)] {
+        assert_eq!(learning().classify(&other, Side::Wan), Verdict::Forward);
+    }
+    assert_eq!(learning().classify(&first, Side::Lan), Verdict::Forward);
+    let off = view("192.0.2.1", None);
+    assert_eq!(off.classify(&first, Side::Wan), Verdict::Forward);
 }
 
 // shows: AMB-ACKMAP

@@ -85,6 +85,9 @@ counters! {
         repair_queue,
         /// Repair that became too old to be of use.
         repair_age,
+        /// Times that repair had to wait because sources left nothing of the rate of the WAN; it ended
+        /// nowhere yet.
+        repair_waits,
         /// Repair or message without a known next hop.
         no_next_hop,
         /// Message that found no buffer.

@@ -14,6 +14,20 @@ use crate::team::Outlet;
 #[derive(Debug)]
 pub struct Frame(Mbuf);
 
+impl From<Mbuf> for Frame {
+    fn from(mbuf: Mbuf) -> Self {
+        Self(mbuf)
+    }
+}
+
+impl Frame {
+    /// Grows the frame by `len` octets of any content and gives these; `None`, with nothing done, if
+    /// they do not fit the buffer or another reference exists.
+    pub fn append(&mut self, len: u16) -> Option<&mut [u8]> {
+        self.0.append(len).ok()
+    }
+}
+
 impl Clone for Frame {
     fn clone(&self) -> Self {
         Self(self.0.share())
@@ -34,6 +48,16 @@ impl Buffer for Frame {
 
     fn trim_front(&mut self, count: u16) -> bool {
         self.0.trim_front(count).is_ok()
+    }
+
+    #[inline]
+    fn prefetch_header(&self) {
+        self.0.prefetch_header();
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        self.0.prefetch();
     }
 }
 

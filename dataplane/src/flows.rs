@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crem_core::{crf, csf};
 
-use crem_api::state::{Advice, Applied, Flow, Loss, Matched, Role};
+use crem_api::state::{Advice, Applied, Flow, Loss, Matched, PathStatus, Role};
 use crem_core::events::Unprotected;
 use crem_core::packet::{PsnSpace, StreamKey};
 
@@ -19,6 +19,7 @@ pub(crate) fn flow(segment: &str, flow: &FlowSnapshot) -> Flow {
     match flow {
         FlowSnapshot::Sender(f) => sender(segment, f),
         FlowSnapshot::Receiver(f) => receiver(segment, f),
+        FlowSnapshot::Datagrams(f) => datagrams(segment, f),
     }
 }
 
@@ -47,7 +48,7 @@ fn of_key(segment: &str, role: Role, key: &StreamKey) -> Flow {
     }
 }
 
-fn named<const N: usize>(counters: [(&str, u64); N]) -> BTreeMap<String, u64> {
+fn named<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
     counters
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
@@ -55,10 +56,8 @@ fn named<const N: usize>(counters: [(&str, u64); N]) -> BTreeMap<String, u64> {
 }
 
 fn explain(flow: &mut Flow, why: Unprotected) {
-    let values = why.values();
     flow.reason = Some(why.name().to_owned());
-    flow.reason_values = named(values);
-    flow.reason_values.remove("");
+    flow.reason_values = named(why.values());
 }
 
 fn sender(segment: &str, f: &csf::FlowStatus) -> Flow {
@@ -125,8 +124,36 @@ fn advice(f: &csf::FlowStatus) -> Option<Advice> {
             after.as_secs_f64() * 1e3,
             raise_to.as_secs_f64() * 1e3,
         ),
-        rnic_timeout_ns: nanoseconds(Some(raise_to)),
+        rnic_timeout_ns: Some(nanoseconds(Some(raise_to))),
+        hold_ns: None,
     })
+}
+
+/// The operator's hold ends before an answer to a request can have arrived (AMB-HOLD).
+fn advice_on_hold(f: &crf::FlowStatus) -> Option<Advice> {
+    let needed = f.hold_for_round?;
+    let hold = f.hold.unwrap_or_default();
+    Some(Advice {
+        text: format!(
+            "the hold of {:.1} ms ends before a coded retransmission can arrive: a host that goes back N \
+             needs one of {:.1} ms at least",
+            hold.as_secs_f64() * 1e3,
+            needed.as_secs_f64() * 1e3,
+        ),
+        rnic_timeout_ns: None,
+        hold_ns: Some(nanoseconds(Some(needed))),
+    })
+}
+
+/// The path to a peer.
+pub(crate) fn path(path: &csf::PathStatus) -> PathStatus {
+    PathStatus {
+        loss_ppm: ppm(path.loss),
+        // A run is at least one packet long, and no longer than PSNs count.
+        burst_milli: (path.burst * 1e3).round() as u64,
+        loss_class: path.class.name().to_owned(),
+        breaker: words(path.breaker),
+    }
 }
 
 fn receiver(segment: &str, f: &crf::FlowStatus) -> Flow {
@@ -148,6 +175,7 @@ fn receiver(segment: &str, f: &crf::FlowStatus) -> Flow {
         m: c.m,
         t: c.t,
     });
+    flow.advice = advice_on_hold(f);
     flow.loss = f.config.map(|_| Loss {
         before_ppm: ppm(f.loss),
         after_ppm: ppm(f.loss_after),
@@ -172,6 +200,24 @@ fn receiver(segment: &str, f: &crf::FlowStatus) -> Flow {
         ("left", figures.left),
         ("requests", figures.requests),
     ]);
+    flow
+}
+
+/// Their PSNs are their senders', so they have no space of their own.
+fn datagrams(segment: &str, f: &csf::DatagramStatus) -> Flow {
+    let key = StreamKey {
+        namespace: f.key.namespace,
+        source: f.key.source,
+        destination: f.key.destination,
+        qp: f.key.qp,
+        space: PsnSpace::Requests,
+    };
+    let mut flow = of_key(segment, Role::Csf, &key);
+    flow.space = "datagrams".to_owned();
+    flow.state = words(csf::State::Observing);
+    flow.supported = false;
+    explain(&mut flow, f.unprotected);
+    flow.counters = named([("packets", f.packets)]);
     flow
 }
 

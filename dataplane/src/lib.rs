@@ -29,6 +29,8 @@ mod messages;
 pub mod metering;
 pub mod order;
 pub mod protect;
+pub mod rate;
+mod report;
 pub mod resent;
 pub mod restore;
 pub mod segment;

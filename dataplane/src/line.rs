@@ -19,6 +19,7 @@ use crate::guard::Remake;
 use crate::inband::{Inband, Stations};
 use crate::machine::TAP_DESCRIPTORS;
 use crate::protect::{Protection, Share};
+use crate::rate::WanRate;
 use crate::segment::{Parts, Segment};
 use crate::start::{Failure, port_name, tap_name};
 use crate::team::{Outlet, Relayed, Takes, Teams, relay, teams};
@@ -70,6 +71,8 @@ impl Maker<'_> {
         }
         let mut teams = self.teams(config, relays)?.into_iter();
         let stations: Arc<Stations> = Arc::default();
+        let rate = config.wan_rate_mbit;
+        let rate = rate.map(|mbit| Arc::new(WanRate::new(mbit, self.now)));
         let mut segments = Vec::new();
         for (lan, wan) in lan.into_iter().zip(wan) {
             let team = teams.next();
@@ -86,6 +89,7 @@ impl Maker<'_> {
                 wan,
                 pool: FramePool(self.pool.clone()),
                 inband,
+                wan_rate: rate.clone(),
             });
             segments.push(match team {
                 Some(team) => segment.with_team(team),

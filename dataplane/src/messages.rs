@@ -10,7 +10,8 @@ use crem_wire::frame::{self, udp_checksum_ok};
 
 use crate::buffer::{Buffer, Platform, Port};
 use crate::classify::{Datagram, Side};
-use crate::protect::{Protection, Surroundings};
+use crate::protect::Surroundings;
+use crate::rate::WanRate;
 use crate::segment::Segment;
 use crate::snapshot::FlowSnapshot;
 
@@ -117,12 +118,19 @@ impl<P: Platform> Segment<P> {
             return false;
         };
         let queue = protection.repairs();
+        if let Some(rate) = &self.wan_rate {
+            let (frames, octets) = (self.wan.counters.tx_frames, self.wan.counters.tx_octets);
+            let before = core::mem::replace(&mut self.wan_sent, (frames, octets));
+            rate.spend(WanRate::on_wire(frames - before.0, octets - before.1));
+        }
         if queue.is_empty() {
             return false;
         }
         let c = &mut self.counters;
-        let age = Protection::<P>::max_age;
-        queue.send(now, age, &mut self.wan, &mut c.drops, &mut c.coding);
+        let rate = self.wan_rate.as_deref();
+        queue.send(now, rate, &mut self.wan, &mut c.drops, &mut c.coding);
+        // That was spent already.
+        self.wan_sent = (self.wan.counters.tx_frames, self.wan.counters.tx_octets);
         true
     }
 

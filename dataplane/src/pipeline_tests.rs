@@ -126,6 +126,7 @@ fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segm
         wan: HeapPort::default(),
         pool: HeapPool::default(),
         inband: Some(inband),
+        wan_rate: None,
         remake: Some(remake),
     })
 }

@@ -9,14 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crem_api::protocol::MAX_FLOWS;
-use crem_api::{RestoredEcn, Segment as SegmentConfig};
+use crem_api::{Hold, RestoredEcn, Segment as SegmentConfig};
 use crem_core::actions::{Actions, Delivery, Emit, RepairKind, Transmit};
 use crem_core::config::CoreConfig;
 use crem_core::crf::{Crf, Same};
-use crem_core::csf::Csf;
+use crem_core::csf::{Csf, DatagramKey};
 use crem_core::events::Event;
 use crem_core::learn::{Ack, Managed};
-use crem_core::packet::Desc;
+use crem_core::packet::{Desc, Farewell};
 use crem_core::time::Instant;
 use crem_fec::Engine;
 use crem_wire::crem::registry::CloseReason;
@@ -46,11 +46,14 @@ pub const SLOTS: u32 = 1024;
 const WANTED: usize = 16;
 /// Events kept until the next snapshot.
 const EVENTS: usize = 64;
-/// How long an ordinary symbol is of use: longer than any hold, and its block is asked for by then.
+/// How long an ordinary symbol is of use where the hold is not fixed: longer than any, and its block is
+/// asked for by then.
 const ORDINARY_AGE: Duration = Duration::from_millis(10);
-/// How long the answer to a request is of use: it is asked for again by then on all but the longest
-/// paths.
+/// How long the answer to a request is of use where the round-trip time is not known: it is asked for again
+/// by then on all but the longest paths.
 const CODED_AGE: Duration = Duration::from_millis(100);
+/// Least time that an answer is given: on a short path the queue of a burst takes longer than a round trip.
+const LEAST_AGE: Duration = Duration::from_millis(1);
 
 /// What carrying out a decision touches besides the protocol functions.
 pub struct Surroundings<'a, P: Platform> {
@@ -84,6 +87,8 @@ pub struct Protection<P: Platform> {
     scratch: Vec<u8>,
     /// When the next REPAIR may say that its sender is alive.
     revive_at: Instant,
+    /// How long packets wait behind a gap at most, as far as this end knows.
+    hold: Duration,
     share: Share,
     /// What other workers have to know.
     facts: Vec<Fact>,
@@ -107,9 +112,13 @@ impl<P: Platform> Protection<P> {
         other[0] ^= 1;
         let mut crf = Crf::new(core.clone(), other);
         crf.compare_with(Same(is_resent));
+        let farewell = Farewell(<P::Buf as Buffer>::prefetch_header);
+        crf.announce_to(farewell);
+        let mut csf = Csf::new(core, seed);
+        csf.announce_to(farewell);
         let ect0 = config.policy.restored_ecn == RestoredEcn::Ect0;
         Self {
-            csf: Csf::new(core, seed),
+            csf,
             crf,
             actions,
             slots,
@@ -123,6 +132,7 @@ impl<P: Platform> Protection<P> {
             events: VecDeque::with_capacity(EVENTS),
             scratch: Vec::with_capacity(2048),
             revive_at: Instant(0),
+            hold: longest_hold(config),
             facts: Vec::new(),
             share,
         }
@@ -153,6 +163,13 @@ impl<P: Platform> Protection<P> {
         }
         for ack in acks {
             self.csf.on_ack(now, ack);
+        }
+    }
+
+    /// Packets of datagram service toward the WAN: never protected, but shown (AMB-OPCODES).
+    pub fn datagrams(&mut self, now: Instant, keys: &[DatagramKey]) {
+        for key in keys {
+            self.csf.on_datagram(now, *key);
         }
     }
 
@@ -258,7 +275,7 @@ impl<P: Platform> Protection<P> {
             Some(frame) => {
                 let repair = Repair {
                     frame,
-                    born: emit.born,
+                    until: emit.born + self.age(emit),
                     kind: emit.kind,
                 };
                 self.repairs.push(repair, drops);
@@ -366,11 +383,15 @@ impl<P: Platform> Protection<P> {
         &mut self.repairs
     }
 
-    /// What a kind of repair is good for.
-    pub fn max_age(kind: RepairKind) -> Duration {
-        match kind {
-            RepairKind::Ordinary | RepairKind::Info => ORDINARY_AGE,
-            RepairKind::Coded | RepairKind::Copy => CODED_AGE,
+    /// How long a symbol is of use: an ordinary one until the packets behind the gap are let go of, an answer
+    /// until it is asked for again.
+    fn age(&self, emit: &Emit) -> Duration {
+        match emit.kind {
+            RepairKind::Ordinary | RepairKind::Info => self.hold,
+            RepairKind::Coded | RepairKind::Copy => self
+                .csf
+                .srtt_of(emit.to, emit.header.flow)
+                .map_or(CODED_AGE, |srtt| srtt.max(LEAST_AGE)),
         }
     }
 
@@ -392,6 +413,7 @@ impl<P: Platform> Protection<P> {
         self.crf.set_config(now, core.clone(), &mut self.actions);
         let ect0 = config.policy.restored_ecn == RestoredEcn::Ect0;
         self.restorer.configure(max_t(config), ect0);
+        self.hold = longest_hold(config);
     }
 
     /// Gives up kept references because buffers run short.
@@ -410,6 +432,7 @@ impl<P: Platform> Protection<P> {
         self.crf
             .counters()
             .for_each(|name, value| to.crf.push((name, value)));
+        to.paths.extend(self.csf.paths());
         to.events.extend(self.events.drain(..));
     }
 
@@ -418,7 +441,8 @@ impl<P: Platform> Protection<P> {
         let senders = self.csf.flows().map(FlowSnapshot::Sender);
         let receivers = self.crf.flows().map(FlowSnapshot::Receiver);
         let mut left_out = 0;
-        for flow in senders.chain(receivers) {
+        let datagrams = self.csf.datagrams().map(FlowSnapshot::Datagrams);
+        for flow in senders.chain(receivers).chain(datagrams) {
             if to.len() < MAX_FLOWS {
                 to.push((segment, flow));
             } else {
@@ -426,5 +450,13 @@ impl<P: Platform> Protection<P> {
             }
         }
         left_out
+    }
+}
+
+/// How long the receivers of this configuration hold packets at most; a domain is configured alike.
+fn longest_hold(config: &SegmentConfig) -> Duration {
+    match config.policy.hold_ns {
+        Hold::Fixed(ns) if ns > 0 => Duration::from_nanos(ns),
+        Hold::Fixed(_) | Hold::Auto => ORDINARY_AGE,
     }
 }

@@ -1,12 +1,16 @@
 //! One segment's worth of worker: what happens to a burst from each port, in order. A frame that goes on
 //! is given to the device before anything is computed about it.
 
+use std::sync::Arc;
+
 use crem_api::Mode;
+use crem_core::csf::DatagramKey;
 use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
+use crem_wire::frame::parse;
 
-use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
+use crate::buffer::{BURST, Buffer, Platform, Port};
 use crate::classify::{Datagram, Refusal, Side, Source, Verdict, View};
 use crate::counters::{Drops, SegmentCounters};
 use crate::guard::{Guard, Remake};
@@ -14,7 +18,7 @@ use crate::inband::Inband;
 use crate::metering::{Metering, Tap};
 use crate::order::Arrival;
 use crate::protect::Protection;
-use crate::snapshot::SegmentSnapshot;
+use crate::rate::WanRate;
 use crate::team::{Fact, Item, Team};
 use crate::tx::Egress;
 
@@ -52,9 +56,14 @@ pub struct Segment<P: Platform> {
     pub(crate) mail: Vec<(Datagram, P::Buf)>,
     pub(crate) acks: Vec<Ack>,
     pub(crate) managed: Vec<Managed>,
+    datagrams: Vec<DatagramKey>,
     pub(crate) metering: Option<Metering<P>>,
     /// Frames restored in this turn, where that is asked for.
     pub(crate) restored: Tap<P::Buf>,
+    /// What the segment may send to the WAN, if that is less than the port takes.
+    pub(crate) wan_rate: Option<Arc<WanRate>>,
+    /// Frames and octets sent there that are taken out of it.
+    pub(crate) wan_sent: (u64, u64),
     /// The other workers of the segment.
     pub(crate) team: Option<Team<P>>,
     pub(crate) inbox: Vec<Item<P::Buf>>,
@@ -78,6 +87,8 @@ pub struct Parts<P: Platform> {
     pub pool: P::Pool,
     /// In-band station.
     pub inband: Option<Inband<P>>,
+    /// What the segment may send to the WAN, shared by its workers.
+    pub wan_rate: Option<Arc<WanRate>>,
     /// Makes the protocol functions; `None` where the mode has none.
     pub remake: Option<Remake<P>>,
 }
@@ -108,9 +119,12 @@ impl<P: Platform> Segment<P> {
             mail: Vec::with_capacity(BURST),
             acks: Vec::with_capacity(BURST),
             managed: Vec::with_capacity(BURST),
+            datagrams: Vec::with_capacity(BURST),
             out_messages: Vec::with_capacity(BURST),
             metering: None,
             restored: None,
+            wan_rate: parts.wan_rate,
+            wan_sent: (0, 0),
             team: None,
             inbox: Vec::new(),
             inbox_descs: Vec::new(),
@@ -194,6 +208,7 @@ impl<P: Platform> Segment<P> {
             }
             self.wan
                 .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.lan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
                 s.note_requests(now);
@@ -232,6 +247,7 @@ impl<P: Platform> Segment<P> {
                     Sorted::Gone => {}
                 }
             }
+            self.wan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
                 s.offer_to_receiver(now);
@@ -244,14 +260,17 @@ impl<P: Platform> Segment<P> {
         received
     }
 
-    /// Lets the sender function see what passed besides sources; nothing at all unless that is switched on.
+    /// Lets the sender function see what passed besides sources; but for datagrams nothing at all unless
+    /// that is switched on.
     fn learn(&mut self, now: Instant) {
         self.share_learnt();
         if let Some(protection) = &mut self.protection {
             protection.learn(now, &self.acks, &self.managed);
+            protection.datagrams(now, &self.datagrams);
         }
         self.acks.clear();
         self.managed.clear();
+        self.datagrams.clear();
     }
 
     /// Shows the receiver function what hosts behind the LAN port ask for.
@@ -333,11 +352,16 @@ impl<P: Platform> Segment<P> {
     }
 
     /// Decides on a frame and does what needs no other frame.
+    #[inline(always)]
     fn sort(&mut self, frame: P::Buf, side: Side, now: Instant) -> Sorted<P::Buf> {
         if let Some(inband) = &mut self.inband {
             inband.learn(frame.octets(), side);
         }
-        let verdict = self.view.classify(frame.octets(), side);
+        let parsed = parse(frame.octets(), &self.view.parse);
+        if let Some(metering) = &mut self.metering {
+            metering.classified(side, &self.view.parse, &parsed);
+        }
+        let verdict = self.view.judge(frame.octets(), &parsed, side);
         match (verdict, self.mode) {
             (Verdict::ForwardAndKernel, Mode::Block) => {
                 self.punt(frame, now);
@@ -347,20 +371,36 @@ impl<P: Platform> Segment<P> {
                 self.counters.drops.blocked += 1;
                 Sorted::Gone
             }
-            (verdict, _) => self.dispose(verdict, frame, now),
+            (verdict, _) => self.dispose(verdict, frame, side, now),
         }
     }
 
-    fn dispose(&mut self, verdict: Verdict, frame: P::Buf, now: Instant) -> Sorted<P::Buf> {
+    #[inline(always)]
+    fn dispose(
+        &mut self,
+        verdict: Verdict,
+        frame: P::Buf,
+        side: Side,
+        now: Instant,
+    ) -> Sorted<P::Buf> {
         match verdict {
             Verdict::Forward => Sorted::Onward(frame),
-            Verdict::Source(source) => Sorted::Source(source, frame),
+            Verdict::Source(source) => {
+                if self.view.learn && side == Side::Wan {
+                    self.acks.extend(source.acknowledges());
+                }
+                Sorted::Source(source, frame)
+            }
             Verdict::Transit => {
                 self.counters.messages.transit += 1;
                 Sorted::Onward(frame)
             }
             Verdict::Unverified => {
                 self.counters.coding.unverified_sources += 1;
+                Sorted::Onward(frame)
+            }
+            Verdict::Unsequenced(key) => {
+                self.datagrams.push(key);
                 Sorted::Onward(frame)
             }
             Verdict::Ack(ack) => {
@@ -397,50 +437,6 @@ impl<P: Platform> Segment<P> {
         if let Some(inband) = &mut self.inband {
             inband.punt(frame, &self.pool, now, &mut self.counters.drops);
         }
-    }
-
-    /// Puts the state of the segment into `to`, whose memory is kept.
-    pub fn describe(&mut self, to: &mut SegmentSnapshot) {
-        // The devices count for all workers.
-        if self.team.as_ref().is_none_or(Team::is_home) {
-            self.lan.counters.device_drops = self.lan.device.device_drops();
-            self.wan.counters.device_drops = self.wan.device.device_drops();
-        }
-        if let Some(team) = self.team.as_ref().filter(|team| team.is_home()) {
-            self.counters.team.unplaced = team.directory.unplaced();
-        }
-        to.counters = self.counters;
-        to.counters.lan = self.lan.counters;
-        to.counters.wan = self.wan.counters;
-        to.lan_up = self.lan.device.link_up();
-        to.wan_up = self.wan.device.link_up();
-        to.next_hops.clear();
-        if let Some(inband) = &self.inband {
-            to.counters.inband = inband.counters;
-            to.next_hops.extend(inband.next_hops());
-        }
-        to.csf.clear();
-        to.crf.clear();
-        to.mode = match self.mode {
-            Mode::Active if self.protection.is_none() => Mode::Passthrough,
-            mode => mode,
-        }
-        .name();
-        to.off_reason = self.guard.reason().filter(|_| self.protection.is_none());
-        to.events.clear();
-        to.metering = None;
-        to.points.clear();
-        if let Some(metering) = &mut self.metering {
-            metering.describe(to);
-        }
-        if let Some(protection) = &mut self.protection {
-            protection.describe(to);
-        }
-    }
-
-    /// Buffers taken and in all.
-    pub fn buffers(&self) -> (u32, u32) {
-        self.pool.usage()
     }
 }
 

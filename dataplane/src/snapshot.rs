@@ -31,6 +31,8 @@ pub struct SegmentSnapshot {
     pub metering: Option<(MeteringCounters, Option<&'static str>)>,
     /// Observation Points.
     pub points: Vec<PointCounters>,
+    /// Paths to the peers that flows are or were bound to.
+    pub paths: Vec<csf::PathStatus>,
     /// Next hops known.
     pub next_hops: Vec<(IpAddr, [u8; 6])>,
     /// What happened since the last snapshot, the oldest left out if it was much.
@@ -44,6 +46,8 @@ pub enum FlowSnapshot {
     Sender(csf::FlowStatus),
     /// This gateway restores.
     Receiver(crf::FlowStatus),
+    /// Datagrams that pass.
+    Datagrams(csf::DatagramStatus),
 }
 
 /// What is told of a worker among others.

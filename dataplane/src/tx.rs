@@ -1,14 +1,16 @@
-//! Sending: frames that a device does not take wait here in order, up to a bound; repair waits apart and
-//! goes out only into room that no source wants.
+//! One side of a segment. Receiving: while one full burst is worked on, the next one is on its way from
+//! memory into the cache. Sending: frames that a device does not take wait here in order, up to a bound;
+//! repair waits apart and goes out only into room that no source wants.
 
 use std::collections::VecDeque;
 
 use crem_core::actions::RepairKind;
-use crem_core::time::{Duration, Instant};
+use crem_core::time::Instant;
 
 use crate::buffer::{BURST, Buffer, Port};
 use crate::counters::{Coding, Drops, PortCounters};
 use crate::metering::Tap;
+use crate::rate::WanRate;
 
 /// Frames that may wait for a device that takes none.
 pub(crate) const WAITING: usize = 1024;
@@ -23,6 +25,8 @@ pub struct Egress<D, B> {
     /// What went through it.
     pub counters: PortCounters,
     waiting: Vec<B>,
+    /// The burst after a full one, received already.
+    ahead: Vec<B>,
     /// What the device took, for whom it may concern; emptied elsewhere.
     pub(crate) tap: Tap<B>,
 }
@@ -35,15 +39,33 @@ impl<B: Buffer, D: Port<B>> Egress<D, B> {
             device,
             counters: PortCounters::default(),
             waiting,
+            ahead: Vec::with_capacity(BURST),
             tap: None,
         }
     }
 
-    /// Receives a burst into `into`, which is empty, and counts it.
+    /// Receives a burst into `into`, which is empty, and counts it. After a full one the next one is taken
+    /// from the device too, so that its headers are in the cache when it is asked for: with fewer frames
+    /// there is nothing to hide the wait behind, and they are worth no wait.
     pub fn receive(&mut self, into: &mut Vec<B>) {
-        self.device.receive(into);
+        if self.ahead.is_empty() {
+            self.device.receive(into);
+            into.iter().for_each(Buffer::prefetch_header);
+            into.iter().for_each(Buffer::prefetch);
+        } else {
+            core::mem::swap(into, &mut self.ahead);
+        }
+        if into.len() >= BURST {
+            self.device.receive(&mut self.ahead);
+            self.ahead.iter().for_each(Buffer::prefetch_header);
+        }
         self.counters.rx_frames += into.len() as u64;
         self.counters.rx_octets += octets(into);
+    }
+
+    /// Goes on with fetching the next burst, whose descriptions have come in meanwhile.
+    pub fn fetch_ahead(&self) {
+        self.ahead.iter().for_each(Buffer::prefetch);
     }
 
     /// Sends all of `frames` in order, after those that wait already. What finds no place is dropped and
@@ -109,8 +131,8 @@ fn octets<B: Buffer>(frames: &[B]) -> u64 {
 pub struct Repair<B> {
     /// The whole frame.
     pub frame: B,
-    /// When the symbol was decided on.
-    pub born: Instant,
+    /// When it is of no use any more.
+    pub until: Instant,
     /// What it is for.
     pub kind: RepairKind,
 }
@@ -122,6 +144,8 @@ pub struct RepairQueue<B> {
     out: Vec<B>,
     /// Of those in `out`.
     about: Vec<(Instant, RepairKind)>,
+    /// Octets on the wire that may still be taken.
+    room: u64,
 }
 
 impl<B: Buffer> Default for RepairQueue<B> {
@@ -137,6 +161,7 @@ impl<B: Buffer> RepairQueue<B> {
             queue: VecDeque::with_capacity(REPAIRS),
             out: Vec::with_capacity(BURST),
             about: Vec::with_capacity(BURST),
+            room: u64::MAX,
         }
     }
 
@@ -149,19 +174,33 @@ impl<B: Buffer> RepairQueue<B> {
         self.queue.push_back(repair);
     }
 
-    /// Sends what is not too old into the room that sources left in the device. `max_age` says what a
-    /// kind is still good for.
+    /// Sends what is not too old into the room that sources left in the device, and in `rate` where the
+    /// segment has one. What has to wait for long gives way: too old messages first, then the oldest at the
+    /// bound of the queue.
     pub fn send<D: Port<B>>(
         &mut self,
         now: Instant,
-        max_age: impl Fn(RepairKind) -> Duration,
+        rate: Option<&WanRate>,
         egress: &mut Egress<D, B>,
         drops: &mut Drops,
         coding: &mut Coding,
     ) {
         while !self.queue.is_empty() && egress.flush() {
-            self.fill(now, &max_age, drops);
+            self.room = rate.map_or(u64::MAX, |rate| rate.room(now));
+            self.fill(now, drops);
+            if self.out.is_empty() {
+                drops.repair_waits += u64::from(!self.queue.is_empty());
+                return;
+            }
+            let (frames, octets) = (egress.counters.tx_frames, egress.counters.tx_octets);
             egress.offer(&mut self.out);
+            if let Some(rate) = rate {
+                let (frames, octets) = (
+                    egress.counters.tx_frames - frames,
+                    egress.counters.tx_octets - octets,
+                );
+                rate.spend(WanRate::on_wire(frames, octets));
+            }
             let sent = self.about.len() - self.out.len();
             self.about
                 .drain(..sent)
@@ -169,25 +208,31 @@ impl<B: Buffer> RepairQueue<B> {
             if !self.out.is_empty() {
                 // The device is full: they keep their place, behind every source.
                 let left = self.out.drain(..).zip(self.about.drain(..)).rev();
-                for (frame, (born, kind)) in left {
-                    self.queue.push_front(Repair { frame, born, kind });
+                for (frame, (until, kind)) in left {
+                    self.queue.push_front(Repair { frame, until, kind });
                 }
                 return;
             }
         }
     }
 
-    fn fill(&mut self, now: Instant, max_age: impl Fn(RepairKind) -> Duration, drops: &mut Drops) {
+    fn fill(&mut self, now: Instant, drops: &mut Drops) {
         while self.out.len() < BURST {
             let Some(repair) = self.queue.pop_front() else {
                 return;
             };
-            if now.since(repair.born) > max_age(repair.kind) {
+            if now > repair.until {
                 drops.repair_age += 1;
                 continue;
             }
+            let octets = WanRate::on_wire(1, repair.frame.octets().len() as u64);
+            if octets > self.room {
+                self.queue.push_front(repair);
+                return;
+            }
+            self.room -= octets;
             self.out.push(repair.frame);
-            self.about.push((repair.born, repair.kind));
+            self.about.push((repair.until, repair.kind));
         }
     }
 
@@ -266,19 +311,18 @@ mod tests {
         let mut egress = Egress::new(device);
         let (mut drops, mut coding) = (Drops::default(), Coding::default());
         let mut repairs = RepairQueue::new();
-        let repair = |n, born| Repair {
+        let repair = |n, until| Repair {
             frame: frame(n),
-            born,
+            until,
             kind: RepairKind::Ordinary,
         };
         egress.send(&mut vec![frame(1)], &mut drops.tx_full_wan);
-        repairs.push(repair(9, Instant(0)), &mut drops);
-        repairs.push(repair(10, Instant(500)), &mut drops);
-        let age = |_| Duration::from_nanos(1000);
-        repairs.send(Instant(900), age, &mut egress, &mut drops, &mut coding);
+        repairs.push(repair(9, Instant(1000)), &mut drops);
+        repairs.push(repair(10, Instant(1500)), &mut drops);
+        repairs.send(Instant(900), None, &mut egress, &mut drops, &mut coding);
         assert_eq!(repairs.queue.len(), 2);
         egress.device.room = None;
-        repairs.send(Instant(1200), age, &mut egress, &mut drops, &mut coding);
+        repairs.send(Instant(1200), None, &mut egress, &mut drops, &mut coding);
         assert_eq!(numbers(&egress.device.sent), [1, 10]);
         assert_eq!((drops.repair_age, coding.repair_ordinary), (1, 1));
     }
@@ -294,16 +338,15 @@ mod tests {
         let (mut drops, mut coding) = (Drops::default(), Coding::default());
         let mut repairs = RepairQueue::new();
         for n in [9, 10, 11] {
-            let (frame, born) = (frame(n), Instant(0));
+            let (frame, until) = (frame(n), Instant(1000));
             let kind = RepairKind::Coded;
-            repairs.push(Repair { frame, born, kind }, &mut drops);
+            repairs.push(Repair { frame, until, kind }, &mut drops);
         }
-        let age = |_| Duration::from_nanos(1000);
-        repairs.send(Instant(1), age, &mut egress, &mut drops, &mut coding);
+        repairs.send(Instant(1), None, &mut egress, &mut drops, &mut coding);
         assert_eq!((egress.waiting(), coding.repair_coded), (0, 1));
         egress.device.room = None;
         egress.send(&mut vec![frame(1)], &mut drops.tx_full_wan);
-        repairs.send(Instant(2), age, &mut egress, &mut drops, &mut coding);
+        repairs.send(Instant(2), None, &mut egress, &mut drops, &mut coding);
         assert_eq!(numbers(&egress.device.sent), [9, 1, 10, 11]);
         assert_eq!((coding.repair_coded, drops), (3, Drops::default()));
     }
@@ -312,17 +355,42 @@ mod tests {
     fn the_oldest_repair_gives_way() {
         let (mut drops, mut repairs) = (Drops::default(), RepairQueue::new());
         for n in 0..=REPAIRS {
-            let born = Instant(n as u64);
+            let until = Instant(n as u64);
             repairs.push(
                 Repair {
                     frame: frame(0),
-                    born,
+                    until,
                     kind: RepairKind::Coded,
                 },
                 &mut drops,
             );
         }
         assert_eq!((repairs.queue.len(), drops.repair_queue), (REPAIRS, 1));
-        assert_eq!(repairs.queue.front().unwrap().born, Instant(1));
+        assert_eq!(repairs.queue.front().unwrap().until, Instant(1));
+    }
+
+    // shows: QOS-SCHED-01
+    #[test]
+    fn repair_waits_for_what_sources_leave_of_the_rate() {
+        let mut egress = Egress::new(HeapPort::default());
+        let (mut drops, mut coding) = (Drops::default(), Coding::default());
+        let mut repairs = RepairQueue::new();
+        for n in 0..3 {
+            let (frame, until) = (frame(n), Instant(9_000_000));
+            let kind = RepairKind::Ordinary;
+            repairs.push(Repair { frame, until, kind }, &mut drops);
+        }
+        // 1 Mbit/s: two of 84 octets on the wire, and then one every 672 microseconds.
+        let rate = WanRate::new(1, Instant(0));
+        rate.spend(250 - 2 * 84);
+        let mut send = |at, repairs: &mut RepairQueue<HeapBuf>, drops: &mut Drops| {
+            repairs.send(Instant(at), Some(&rate), &mut egress, drops, &mut coding);
+            egress.device.sent.len()
+        };
+        assert_eq!(send(0, &mut repairs, &mut drops), 2);
+        assert_eq!(send(600_000, &mut repairs, &mut drops), 2);
+        assert_eq!(send(672_000, &mut repairs, &mut drops), 3);
+        assert_eq!((drops.repair_age, drops.repair_queue), (0, 0));
+        assert!(drops.repair_waits > 0);
     }
 }

@@ -182,6 +182,7 @@ fn segment(
         wan: open(eal, wan, pool, 0),
         pool: FramePool(pool.clone()),
         inband: Some(inband),
+        wan_rate: None,
         remake: active.then_some(remake),
     })
     .with_metering(meters);

@@ -1,10 +1,11 @@
 //! The process `export`: its flags, signals and exit status.
 
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use crem_api::{Invalid, Issue};
 use crem_ipfix_io::{ExportFailure, ExportOptions, run_export};
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
@@ -44,13 +45,15 @@ impl ExportFlags {
     }
 }
 
-/// Signals that others take for "read your files again" do not end the process: certificates are watched,
-/// and a new document needs a new start.
-fn survive_reloads() -> std::io::Result<()> {
-    for signal in [SIGHUP, SIGUSR1, SIGUSR2] {
+/// SIGHUP has the document read anew; the signals that others take for that, or for a dump, do not end the
+/// process.
+fn hear_reloads() -> std::io::Result<Arc<AtomicBool>> {
+    let reload = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&reload))?;
+    for signal in [SIGUSR1, SIGUSR2] {
         signal_hook::flag::register(signal, Arc::default())?;
     }
-    Ok(())
+    Ok(reload)
 }
 
 /// Runs the process.
@@ -63,32 +66,20 @@ pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
         return refuse("bootstrap", &invalid);
     }
     let name = bootstrap.document.display().to_string();
-    let (ipfix, workers) = match crem_api::load(&bootstrap.document) {
-        Ok(document) => (document.ipfix, document.workers),
-        Err(invalid) => return refuse(&name, &invalid),
-    };
-    let Some(ipfix) = ipfix else {
-        let issue = Issue::new("/ipfix", "nothing", "a table that says what to export");
-        return refuse(
-            &name,
-            &Invalid {
-                issues: vec![issue],
-            },
-        );
-    };
-    let stop = match survive_reloads().and_then(|()| stop_signals()) {
-        Ok(stop) => stop,
+    let signals = hear_reloads().and_then(|reload| Ok((reload, stop_signals()?)));
+    let (reload, stop) = match signals {
+        Ok(signals) => signals,
         Err(failure) => return fail(&failure),
     };
     let options = ExportOptions {
-        ipfix,
-        workers,
+        document: bootstrap.document,
+        reload,
         socket: bootstrap.export_socket,
         status_socket: bootstrap.export_status_socket,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         on_ready: Box::new(say_ready),
     };
-    match run_export(options, std::os::fd::AsFd::as_fd(&stop)) {
+    match run_export(options, stop.as_fd()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(ExportFailure::Invalid(invalid)) => refuse(&name, &invalid),
         Err(ExportFailure::Bootstrap(invalid)) => refuse("bootstrap", &invalid),

@@ -23,6 +23,7 @@ const TIERS: &[(&str, u32)] = &[
     ("crem-dataplane", 3),
     ("crem-ipfix-io", 3),
     ("crem-gateway", 4),
+    ("crem-bench-dataplane", 5),
     ("crem-bench-fec", 5),
     ("crem-integration", 5),
     ("crem-rawsock", 5),

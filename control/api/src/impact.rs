@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::diff::diff;
+use crate::diff::{Difference, diff};
 use crate::document::Document;
 use crate::load::to_value;
 
@@ -49,14 +49,22 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/rdma_mtu", Impact::Segment),
     // The control process has it.
     ("/management", Impact::Hot),
-    // The exporting process has them.
-    ("/ipfix/collectors", Impact::Hot),
+    // Sequence observation has observers of its own for each collector that gets its reports.
+    ("/ipfix/collectors/*/sequence", Impact::Process),
+    // All else of them is the exporting process's business.
+    (COLLECTOR, Impact::Hot),
 ];
+
+/// One collector.
+const COLLECTOR: &str = "/ipfix/collectors/*";
 
 /// Every difference between what runs and what is wanted, in the order of the keys.
 pub fn changes(running: &Document, wanted: &Document) -> Vec<Change> {
     let differences = diff(&to_value(running), &to_value(wanted));
-    let changes = differences.into_iter().map(|d| change(d.pointer));
+    let changes = differences.into_iter().map(|difference| Change {
+        impact: impact(&difference),
+        pointer: difference.pointer,
+    });
     changes.collect()
 }
 
@@ -66,11 +74,17 @@ pub fn largest(changes: &[Change]) -> Impact {
     all.max().unwrap_or(Impact::None)
 }
 
-fn change(pointer: String) -> Change {
-    let found = PLACES.iter().find(|(place, _)| is_in(&pointer, place));
-    Change {
-        impact: found.map_or(Impact::Process, |(_, impact)| *impact),
-        pointer,
+fn impact(difference: &Difference) -> Impact {
+    let found = PLACES
+        .iter()
+        .find(|(place, _)| is_in(&difference.pointer, place));
+    let observers = [&difference.old, &difference.new]
+        .iter()
+        .any(|collector| collector.get("sequence") == Some(&true.into()));
+    match found {
+        Some((COLLECTOR, _)) if observers => Impact::Process,
+        Some((_, impact)) => *impact,
+        None => Impact::Process,
     }
 }
 
@@ -159,6 +173,31 @@ mod tests {
             let found = found(from, to);
             assert_eq!(found.first(), Some(&(pointer.to_owned(), impact)), "{to}");
         }
+    }
+
+    #[test]
+    fn only_collectors_of_sequences_concern_the_data_plane() {
+        let with = |collectors: &str| {
+            let ipfix = format!(
+                "{BASE}\n[ipfix]\ndomain = 1\npen = 32473\nfirst_element = 1\n[ipfix.collectors]\n{collectors}"
+            );
+            parse(&ipfix, Syntax::Toml).unwrap_or_else(|e| panic!("{e}"))
+        };
+        let tls =
+            r#"tls = { certificate = "c", key = "k", authorities = "a", names = { "n" = {} } }"#;
+        let one = r#"a = { transport = "tcp", host = "192.0.2.9", port = 4739 }"#;
+        let slow = one.replace("}", ", retry_ms = 90000 }");
+        let two = format!("{one}\n{}", one.replace("a =", "b ="));
+        let sequence = format!(
+            r#"{one}{}b = {{ transport = "tls", host = "192.0.2.9", port = 4740, sequence = true, {tls} }}"#,
+            "\n"
+        );
+        let impact = |wanted: &str| largest(&changes(&with(one), &with(wanted)));
+        assert_eq!(impact(&slow), Impact::Hot);
+        assert_eq!(impact(&two), Impact::Hot);
+        assert_eq!(impact(&sequence), Impact::Process);
+        let largest = largest(&changes(&with(&sequence), &with(one)));
+        assert_eq!(largest, Impact::Process);
     }
 
     #[test]

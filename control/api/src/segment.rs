@@ -154,6 +154,10 @@ pub struct Segment {
     pub path_mtu: u16,
     /// RDMA MTU assumed of a flow before its packets show it, octets; also the largest protected.
     pub rdma_mtu: u16,
+    /// Rate of the WAN that packets and repair may take together, Mbit/s; unlimited without it. Only repair
+    /// gives way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wan_rate_mbit: Option<u32>,
     /// Prefixes of the hosts behind the LAN port.
     pub served: BTreeMap<Prefix, Empty>,
     /// Gateway for each remote prefix; without an entry HELLO goes to the flow's destination.
@@ -182,6 +186,7 @@ impl Segment {
         let crem_port = t.required("crem_port", |n| n.integer(1..=u16::MAX));
         let path_mtu = t.required("path_mtu", |n| n.integer(576..=9216));
         let rdma_mtu = t.or("rdma_mtu", 4096, read_rdma_mtu);
+        let wan_rate = t.optional("wan_rate_mbit", |n| n.integer(1..=1_000_000));
         let served = t.or("served", BTreeMap::new(), read_set);
         let peers = t.or("peers", BTreeMap::new(), |n| read_networks(n, read_peer));
         let allowed_peers = t.or("allowed_peers", BTreeMap::new(), read_set);
@@ -203,6 +208,7 @@ impl Segment {
             crem_port: crem_port?,
             path_mtu: path_mtu?,
             rdma_mtu: rdma_mtu?,
+            wan_rate_mbit: wan_rate?,
             served: served?,
             peers: peers?,
             allowed_peers: allowed_peers?,

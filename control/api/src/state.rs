@@ -114,6 +114,23 @@ pub struct PeerStatus {
     /// MAC address of the next hop toward it, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop_mac: Option<String>,
+    /// The path to it, once flows are or were bound to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathStatus>,
+}
+
+/// What the sender function knows of the path to a peer, over all flows.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PathStatus {
+    /// Estimated loss rate before repair, millionths.
+    pub loss_ppm: u64,
+    /// Estimated mean length of runs of losses, thousandths of a packet.
+    pub burst_milli: u64,
+    /// What the losses are taken for; the names are those of `loss_class` of a flow.
+    pub loss_class: String,
+    /// The circuit breaker of the path: `closed`, `open` or `clearing`.
+    pub breaker: String,
 }
 
 /// All counters.
@@ -234,7 +251,7 @@ pub struct Flow {
     pub destination: IpAddr,
     /// Destination queue pair.
     pub qp: u32,
-    /// `requests` or `responses`.
+    /// `requests`, `responses`, or `datagrams`, which have none.
     pub space: String,
     /// State of the protocol, such as `protected`.
     pub state: String,
@@ -304,7 +321,11 @@ pub struct Advice {
     /// What is the matter, in one sentence.
     pub text: String,
     /// Retransmission timeout that the adapter of the sending host should have at least, nanoseconds.
-    pub rnic_timeout_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rnic_timeout_ns: Option<u64>,
+    /// `policy.hold_ns` that the flow needs at least, nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_ns: Option<u64>,
 }
 
 /// Coding parameters of a flow.

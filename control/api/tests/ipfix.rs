@@ -39,9 +39,22 @@ fn the_example_is_read() {
     assert_eq!(
         numbered,
         [
-            (0, "audit", CollectorTransport::Tls),
-            (1, "flows", CollectorTransport::Udp)
+            (45001, "audit", CollectorTransport::Tls),
+            (44014, "flows", CollectorTransport::Udp)
         ]
+    );
+}
+
+#[test]
+fn names_of_collectors_that_would_get_one_number_are_refused() {
+    let text = with("[ipfix.collectors.audit]", "[ipfix.collectors.caox]")
+        .replace("[ipfix.collectors.flows]", "[ipfix.collectors.caeq]")
+        .replace("[ipfix.collectors.audit.", "[ipfix.collectors.caox.");
+    let issues = refused(&text);
+    assert!(
+        issues[0]
+            .starts_with("/ipfix/collectors/caox: found a name with the number of collector caeq"),
+        "{issues:?}"
     );
 }
 

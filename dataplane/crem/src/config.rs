@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use crate::policy::{Targets, Thresholds};
+use crate::policy::{Bounds, Targets, Thresholds};
 use crate::time::Duration;
 
 /// Whether the protocol functions act at all.
@@ -12,6 +12,8 @@ use crate::time::Duration;
 pub enum Mode {
     /// Protect flows.
     Active,
+    /// Observe flows and send nothing; [`Monitor`](crate::monitor::Monitor) says what arrives of them.
+    Monitor,
     /// Observe nothing, send nothing; every packet passes as over a wire.
     Passthrough,
 }
@@ -158,6 +160,18 @@ impl Shard {
         floor
             .checked_add(u64::from(self.index))
             .unwrap_or(u64::from(self.index))
+    }
+}
+
+impl FecConfig {
+    /// What m of a block of k may be: the operator's bounds, the peer's limit, the largest share of repair.
+    pub(crate) fn bounds(&self, k: u8, peer_max: u8) -> Bounds {
+        let share = u32::from(k) * self.repair_share_permille / 1000;
+        let share = u8::try_from(share).unwrap_or(u8::MAX);
+        Bounds {
+            min: self.m_min,
+            max: self.m_max.min(peer_max).min(share.max(self.m_min)),
+        }
     }
 }
 

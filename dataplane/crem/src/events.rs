@@ -106,22 +106,25 @@ impl Unprotected {
         }
     }
 
-    /// The numbers that belong to the reason, by name; names of unused places are empty.
-    pub const fn values(&self) -> [(&'static str, u64); 2] {
-        const NONE: (&str, u64) = ("", 0);
-        match *self {
-            Self::BelowThreshold { seen, needed } => [
-                ("packets_seen", seen as u64),
-                ("packets_needed", needed as u64),
-            ],
-            Self::NoHelloAck { sent, of } => [("hello_sent", sent as u64), ("hello_of", of as u64)],
-            Self::Mtu { needed, available } => [
-                ("path_mtu_needed", needed as u64),
-                ("path_mtu", available as u64),
-            ],
-            Self::ClosedByPeer(reason) => [("close_reason", reason as u64), NONE],
-            _ => [NONE, NONE],
-        }
+    /// The numbers that belong to the reason, by name.
+    pub fn values(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let two = |first: (_, u64), second| (Some(first), Some(second));
+        let (first, second) = match *self {
+            Self::BelowThreshold { seen, needed } => two(
+                ("packets_seen", seen.into()),
+                ("packets_needed", needed.into()),
+            ),
+            Self::NoHelloAck { sent, of } => {
+                two(("hello_sent", sent.into()), ("hello_of", of.into()))
+            }
+            Self::Mtu { needed, available } => two(
+                ("path_mtu_needed", needed.into()),
+                ("path_mtu", available.into()),
+            ),
+            Self::ClosedByPeer(reason) => (Some(("close_reason", reason.into())), None),
+            _ => (None, None),
+        };
+        first.into_iter().chain(second)
     }
 }
 

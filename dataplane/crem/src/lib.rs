@@ -19,6 +19,7 @@ pub mod csf;
 pub mod events;
 pub mod learn;
 pub mod memory;
+pub mod monitor;
 #[cfg(feature = "mutate")]
 pub mod mutate;
 #[cfg(not(feature = "mutate"))]

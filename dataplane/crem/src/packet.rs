@@ -1,7 +1,10 @@
 //! What the core is told of a packet. The frame itself stays in the caller's buffer; the core only
 //! clones references to it and never reads its octets.
 
+use alloc::vec::Vec;
+use core::fmt;
 use core::net::IpAddr;
+
 use crem_wire::roce::Opcode;
 use crem_wire::{Psn, Qpn};
 
@@ -9,6 +12,34 @@ use crem_wire::{Psn, Qpn};
 ///
 /// `clone` takes one more reference and never copies octets; dropping gives it back.
 pub trait PktBuf: Clone {}
+
+/// Asks the caller to load what it touches when a reference is dropped: the function says so of many
+/// frames and then drops them, so that memory is waited for once and not for each of them.
+pub struct Farewell<B>(pub fn(&B));
+
+impl<B> Farewell<B> {
+    /// Drops every reference of the list.
+    pub(crate) fn drop_all<T>(this: Option<Self>, all: &mut Vec<T>, frame: impl Fn(&T) -> &B) {
+        if let Some(Self(announce)) = this {
+            all.iter().for_each(|one| announce(frame(one)));
+        }
+        all.clear();
+    }
+}
+
+impl<B> Clone for Farewell<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Farewell<B> {}
+
+impl<B> fmt::Debug for Farewell<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Farewell")
+    }
+}
 
 impl<T> PktBuf for alloc::rc::Rc<T> {}
 impl<T> PktBuf for alloc::sync::Arc<T> {}

@@ -11,8 +11,10 @@ use crem_core::config::{CoreConfig, Prefix};
 use crem_core::crf::{Crf, Same};
 use crem_core::packet::{Desc, Namespace, PsnSpace, StreamKey};
 use crem_core::time::{Duration, Instant};
-use crem_wire::crem::{FlowDescriptor, Hello, Limits, Message, ParamUpdate, RepairHeader};
-use crem_wire::{Bitmap, ConfigId, FlowId, Psn, Qpn};
+use crem_wire::crem::{
+    FlowDescriptor, Hello, Limits, Message, ParamUpdate, RangeRequest, RepairHeader,
+};
+use crem_wire::{Bitmap, ConfigId, FlowId, Psn, Qpn, RequestId};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -33,6 +35,10 @@ struct Flow {
     restored: u64,
     /// Lists of outcomes that the test itself made.
     lists: usize,
+    /// Symbols ahead in a block.
+    m: u8,
+    /// Ranges that were asked for.
+    ranges: u64,
 }
 
 fn csf() -> SocketAddr {
@@ -48,7 +54,7 @@ fn descriptor() -> FlowDescriptor {
 }
 
 impl Flow {
-    fn new(space: PsnSpace) -> Self {
+    fn new(space: PsnSpace, m: u8) -> Self {
         let mut config = CoreConfig::new(50_000);
         config.responses = true;
         config.allowed_peers = vec![Prefix::host(csf().ip())];
@@ -78,7 +84,7 @@ impl Flow {
             config: ConfigId(1),
             scheme: 1,
             k: 32,
-            m: 2,
+            m,
             t: 1062,
             effective: Psn::new(0),
         });
@@ -95,6 +101,8 @@ impl Flow {
             seed: 9,
             restored: 0,
             lists: 0,
+            m,
+            ranges: 0,
         }
     }
 
@@ -124,7 +132,7 @@ impl Flow {
         }
     }
 
-    /// One block, of which one packet in `loss` is lost (none with 0), and its two symbols.
+    /// One block, of which one packet in `loss` is lost (none with 0), and its symbols.
     fn block(&mut self, loss: u64) {
         let start = self.psn;
         self.burst.clear();
@@ -149,30 +157,67 @@ impl Flow {
         key.space = PsnSpace::Requests;
         (request[0].opcode, request[0].read_length) = (0x0c, Some(32 * 1024));
         self.crf.on_reverse_burst(self.now, &request, &mut self.out);
-        for index in 0..2 {
-            let header = RepairHeader {
-                flow: self.flow,
-                last: index == 1,
-                info: false,
-                config: ConfigId(1),
-                scheme: 1,
-                k: 32,
-                index,
-                block_start: Psn::new(start),
-                session: None,
-                symbol_length: 1062,
-                present: Bitmap::first(32),
-                lost: None,
-            };
-            let symbol = Some((self.frame.clone(), 70));
-            self.crf
-                .on_repair(self.now, csf(), &header, symbol, false, &mut self.out);
+        for index in 0..self.m {
+            self.symbol(start, index, self.m, None);
         }
         self.now = self.now + Duration::from_micros(320);
         if self.crf.next_timeout().is_some_and(|at| at <= self.now) {
             self.crf.on_timeout(self.now, &mut self.out);
         }
         self.settle();
+        self.talk();
+    }
+
+    /// One symbol of the block that begins at `start`: of those ahead, or of the answer to a request.
+    fn symbol(&mut self, start: u32, index: u8, of: u8, answer: Option<(RequestId, Bitmap)>) {
+        let header = RepairHeader {
+            flow: self.flow,
+            last: index + 1 == of,
+            info: false,
+            config: ConfigId(1),
+            scheme: 1,
+            k: 32,
+            index,
+            block_start: Psn::new(start),
+            session: answer.map(|(request, _)| request),
+            symbol_length: 1062,
+            present: Bitmap::first(32),
+            lost: answer.map(|(_, lost)| lost),
+        };
+        let symbol = Some((self.frame.clone(), 70));
+        self.crf
+            .on_repair(self.now, csf(), &header, symbol, false, &mut self.out);
+    }
+
+    /// Answers a request for ranges, block by block.
+    fn answer(&mut self, request: &RangeRequest) {
+        let mut block: Option<(u32, Bitmap)> = None;
+        for range in request.ranges.iter() {
+            self.ranges += 1;
+            for n in 0..i32::from(range.count) {
+                let psn = range.start.add(n).get();
+                let (start, position) = (psn & !31, (psn & 31) as u8);
+                let (of, lost) = block.get_or_insert((start, Bitmap::EMPTY));
+                if *of != start {
+                    let full = core::mem::replace(of, start);
+                    let lost = core::mem::replace(lost, Bitmap::EMPTY);
+                    self.coded(full, request.request, lost);
+                }
+                if let Some((_, lost)) = &mut block {
+                    lost.insert(position);
+                }
+            }
+        }
+        if let Some((start, lost)) = block {
+            self.coded(start, request.request, lost);
+        }
+    }
+
+    fn coded(&mut self, start: u32, request: RequestId, lost: Bitmap) {
+        let of = u8::try_from(lost.len()).unwrap();
+        for index in 0..of {
+            self.symbol(start, index, of, Some((request, lost)));
+        }
     }
 
     fn settle(&mut self) {
@@ -202,20 +247,33 @@ impl Flow {
             self.crf.on_decoded(self.now, decoded, &mut self.out);
         }
         self.out.clear();
-        while self.crf.poll_transmit().is_some() {}
+    }
+
+    /// Whatever the receiver function says; requests for ranges are answered.
+    fn talk(&mut self) {
+        while let Some(transmit) = self.crf.poll_transmit() {
+            if let Message::RangeRequest(request) = &transmit.message {
+                self.answer(request);
+            }
+        }
+        self.settle();
     }
 }
 
 #[test]
 fn a_packet_allocates_nothing_after_warm_up() {
-    for space in [PsnSpace::Requests, PsnSpace::Responses] {
-        let mut flow = Flow::new(space);
+    for (space, m) in [
+        (PsnSpace::Requests, 2),
+        (PsnSpace::Responses, 2),
+        (PsnSpace::Requests, 0),
+    ] {
+        let mut flow = Flow::new(space, m);
         for _ in 0..20_000 {
             flow.block(50);
         }
         let before = flow.crf.counters();
         for loss in [0, 50] {
-            let (lists, restored) = (flow.lists, flow.restored);
+            let (lists, restored, ranges) = (flow.lists, flow.restored, flow.ranges);
             let region = Region::new(GLOBAL);
             for _ in 0..10_000 {
                 flow.block(loss);
@@ -224,12 +282,19 @@ fn a_packet_allocates_nothing_after_warm_up() {
             assert_eq!(
                 (change.allocations, change.reallocations),
                 (flow.lists - lists, 0),
-                "{space:?} {loss}: {change:?}"
+                "{space:?} {m} {loss}: {change:?}"
             );
             assert_eq!(flow.restored - restored > 1_000, loss > 0);
+            let asked = flow.ranges - ranges > 1_000;
+            assert_eq!(
+                asked,
+                loss > 0 && m == 0,
+                "without symbols ahead ranges are asked for"
+            );
         }
         let counters = flow.crf.counters();
-        assert_eq!(counters.positions_left, before.positions_left);
+        // A second gap of a block may not be asked for in time.
+        assert!(m == 0 || counters.positions_left == before.positions_left);
         assert_eq!(counters.requests_reissued, before.requests_reissued);
     }
 }

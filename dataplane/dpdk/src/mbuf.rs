@@ -182,13 +182,25 @@ impl Mbuf {
         // SAFETY: the packet is valid while `self` is, which holds a reference and is used by this
         // thread only: the count cannot fall to 0 meanwhile. It was below half of its range a moment
         // ago and each other thread adds at most one before it looks again, so it cannot wrap.
-        unsafe { dpdk_sys::shim_pktmbuf_refcnt_update(self.as_ptr(), 1) };
+        unsafe {
+            if self.segment_count() == 1 {
+                dpdk_sys::shim_mbuf_refcnt_update(self.as_ptr(), 1);
+            } else {
+                dpdk_sys::shim_pktmbuf_refcnt_update(self.as_ptr(), 1);
+            }
+        }
         Mbuf { raw: self.raw }
     }
 
     #[inline]
     fn abort_on_overflow(&self) {
-        if self.segs().any(|s| s.refcnt() >= MAX_REFERENCES) {
+        // One segment is by far the most: the chain stands in the header's second cache line.
+        let over = if self.segment_count() == 1 {
+            self.refcnt() >= MAX_REFERENCES
+        } else {
+            self.segs().any(|s| s.refcnt() >= MAX_REFERENCES)
+        };
+        if over {
             std::process::abort();
         }
     }
@@ -346,16 +358,31 @@ impl Mbuf {
         done == to.len() && skip == 0
     }
 
-    /// Asks the processor to load the first cache line of the data. A hint, never a fault.
+    /// Asks the processor to load the first cache line of the data, for which it reads the mbuf's
+    /// header. A hint, never a fault.
     #[inline]
     pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: prefetching has no effect on memory or flags, for any address.
-        unsafe {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.head().start().cast());
-        }
+        load(self.head().start());
     }
+
+    /// Asks the processor to load the part of the mbuf's own header without which nothing else can be
+    /// read, nor the mbuf freed. A hint, never a fault.
+    #[inline]
+    pub fn prefetch_header(&self) {
+        load(self.as_ptr().cast());
+    }
+}
+
+#[inline]
+fn load(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching has no effect on memory or flags, for any address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 impl Drop for Mbuf {

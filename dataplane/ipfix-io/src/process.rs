@@ -1,19 +1,21 @@
-//! The exporting process: from the config document to exporters, and the loop that serves them, the data
-//! plane's socket, the status socket, names and certificates. It ends when told to, in order: what waits
-//! is sent, as far as collectors take it within a few seconds.
+//! The exporting process: the loop that serves the exporters, the data plane's socket, the status socket,
+//! names, certificates and changes of the config document. It ends when told to, in order: what waits is
+//! sent, as far as collectors take it within a few seconds.
 
 mod collectors;
+mod document;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crem_api::ipfix::Ipfix;
 use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get};
 use crem_api::state::{Export, Status};
 use crem_api::{Invalid, Issue};
-use crem_ipfix::plan::Plan;
 use crem_meter::Utc;
 
 use crate::exporter::{Exporter, ExporterEvent};
@@ -21,19 +23,20 @@ use crate::resolve::Resolver;
 use crate::service::{Service, connect_to};
 use crate::status::{StatusServer, vacate};
 use crate::wait::{Interest, is_readable, wait};
-use collectors::{Planned, Watch};
+use collectors::{Member, Wanted};
+use document::Document;
 
 /// How long the end of the process waits for collectors.
 const LAST: Duration = Duration::from_secs(3);
-/// How often certificates are looked at, and the loop turns at least.
+/// How often certificates and the document are looked at, and the loop turns at least.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What an exporting process is started with.
 pub struct ExportOptions {
-    /// The part of the config document on IPFIX.
-    pub ipfix: Ipfix,
-    /// Workers of the data plane.
-    pub workers: u16,
+    /// The config document; only its part on IPFIX matters. It is followed: see [`run_export`].
+    pub document: PathBuf,
+    /// Set it, and interrupt the process, to have the document read at once.
+    pub reload: Arc<AtomicBool>,
     /// Socket for the data plane.
     pub socket: PathBuf,
     /// Status socket.
@@ -69,24 +72,25 @@ struct Process {
     service: Service,
     resolver: Resolver,
     status: StatusServer,
-    names: Vec<String>,
-    watch: Watch,
+    members: BTreeMap<u16, Member>,
+    document: Document,
+    looked: Utc,
+    /// Documents that are or were in force, and those that were refused.
+    documents: [u64; 2],
     version: String,
     start: Instant,
 }
 
-/// Runs an exporting process on the calling thread until `stop` can be read.
+/// Runs an exporting process on the calling thread until `stop` can be read. A document that changes
+/// holds a second after it was written, or when it is asked for: collectors come and go, one whose own
+/// table or whose records are other ones begins a new session, and the sessions with all others go on. A
+/// document that cannot be carried out changes nothing.
 ///
 /// # Errors
 /// [`ExportFailure`], when it does not start or cannot wait.
 pub fn run_export(options: ExportOptions, stop: BorrowedFd<'_>) -> Result<(), ExportFailure> {
-    let plan = Plan::new(&options.ipfix, options.workers).map_err(ExportFailure::Invalid)?;
-    let planned = Planned::all(&options.ipfix, &plan).map_err(ExportFailure::Invalid)?;
-    let Planned {
-        exporters,
-        names,
-        watch,
-    } = planned;
+    let mut document = Document::new(options.document, options.reload);
+    let wanted = document.read().map_err(ExportFailure::Invalid)?;
     let bootstrap = |pointer: &str, path: &Path, error: &io::Error| {
         ExportFailure::Bootstrap(Invalid {
             issues: vec![Issue::new(
@@ -97,9 +101,9 @@ pub fn run_export(options: ExportOptions, stop: BorrowedFd<'_>) -> Result<(), Ex
         })
     };
     let (socket, status) = (&options.socket, &options.status_socket);
-    let resolver = Resolver::new(exporters.len())?;
+    let resolver = Resolver::new()?;
     let service = vacate(socket, |path| connect_to(path).is_ok())
-        .and_then(|()| Service::bind(socket, exporters))
+        .and_then(|()| Service::bind(socket))
         .map_err(|error| bootstrap("/export/socket", socket, &error))?;
     let status = StatusServer::bind(status)
         .map_err(|error| bootstrap("/export/status_socket", status, &error))?;
@@ -107,11 +111,14 @@ pub fn run_export(options: ExportOptions, stop: BorrowedFd<'_>) -> Result<(), Ex
         service,
         resolver,
         status,
-        names,
-        watch,
+        members: BTreeMap::new(),
+        document,
+        looked: now(),
+        documents: [0; 2],
         version: options.version,
         start: Instant::now(),
     };
+    process.adopt(now(), wanted);
     (options.on_ready)();
     while !process.turn(Some(stop))? {}
     tracing::info!("asked to stop");
@@ -138,12 +145,11 @@ impl Process {
         wait(&interests, due.min(LOOK))?;
         drop(interests);
         let time = now();
-        let names = &self.names;
-        self.service.drive(time, &mut |place, event| {
-            log(names.get(place).map_or("?", String::as_str), event);
-        });
+        let members = &self.members;
+        self.service
+            .drive(time, &mut |collector, event| log(members, collector, event));
         self.look_up(time);
-        self.watch.look(time, self.service.exporters(), &self.names);
+        self.look(time);
         self.answer(time);
         match stop {
             Some(stop) => is_readable(stop),
@@ -151,20 +157,62 @@ impl Process {
         }
     }
 
+    /// Looks at files: certificates and the document.
+    fn look(&mut self, time: Utc) {
+        let asked = self.document.is_asked_for();
+        if !asked && time.since(self.looked) < LOOK {
+            return;
+        }
+        self.looked = time;
+        for (collector, member) in &mut self.members {
+            member.renew(self.service.exporters().get_mut(collector));
+        }
+        if !self.document.has_changed() && !asked {
+            return;
+        }
+        match self.document.read() {
+            Ok(wanted) => {
+                tracing::info!(collectors = wanted.len(), "document read anew");
+                self.adopt(time, wanted);
+            }
+            Err(invalid) => {
+                self.documents[1] += 1;
+                for issue in &invalid.issues {
+                    tracing::warn!("document refused, the one before holds: {issue}");
+                }
+            }
+        }
+    }
+
+    /// Serves the collectors of a document, and no others.
+    fn adopt(&mut self, time: Utc, wanted: Wanted) {
+        self.documents[0] += 1;
+        let before = std::mem::take(&mut self.members);
+        let mut tell = |collector: u16, event: &ExporterEvent| log(&before, collector, event);
+        for collector in before.keys().filter(|c| !wanted.contains_key(c)) {
+            self.service.remove(time, *collector, &mut tell);
+        }
+        for (collector, (member, config)) in wanted {
+            let same = before.get(&collector).is_some_and(|b| b.is_same(&member));
+            if !same && let Err(error) = self.service.put(time, collector, config, &mut tell) {
+                // The document was checked.
+                tracing::error!(collector = member.name, "{error}");
+            }
+            self.members.insert(collector, member);
+        }
+    }
+
     fn look_up(&mut self, time: Utc) {
-        while let Some((place, address)) = self.resolver.answer() {
-            if let Some(exporter) = self.service.exporters().get_mut(place) {
+        while let Some((collector, address)) = self.resolver.answer() {
+            if let Some(exporter) = self.service.exporters().get_mut(&collector) {
                 exporter.found(time, address);
             }
         }
-        for place in 0..self.names.len() {
-            let exporter = self.service.exporters().get_mut(place);
-            let Some(name) = exporter.and_then(Exporter::lookup).map(str::to_owned) else {
+        for (collector, exporter) in self.service.exporters() {
+            let Some(name) = exporter.lookup().map(str::to_owned) else {
                 continue;
             };
-            if let Err(error) = self.resolver.ask(place, &name)
-                && let Some(exporter) = self.service.exporters().get_mut(place)
-            {
+            if let Err(error) = self.resolver.ask(*collector, &name) {
                 exporter.found(time, Err(error));
             }
         }
@@ -172,7 +220,8 @@ impl Process {
 
     fn answer(&mut self, time: Utc) {
         let uptime_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (service, names, version) = (&mut self.service, &self.names, &self.version);
+        let (service, members, version) = (&mut self.service, &self.members, &self.version);
+        let documents = self.documents;
         self.status.drive(time, uptime_ms, &mut |get| match get {
             Get::Status => Body::Status(Status {
                 version: version.clone(),
@@ -180,7 +229,7 @@ impl Process {
                 uptime_ms,
                 ..Status::default()
             }),
-            Get::Export => Body::Export(document(service, names)),
+            Get::Export => Body::Export(state(service, members, documents)),
             Get::Counters | Get::Flows | Get::Document => Body::Error(ErrorReply::new(
                 ErrorCode::Unknown,
                 "the exporting process has \"status\" and \"export\"",
@@ -193,19 +242,21 @@ impl Process {
         let start = Instant::now();
         while start.elapsed() < LAST {
             self.turn(None)?;
-            if self.service.exporters().iter().all(|e| e.queued() == 0) {
+            let mut exporters = self.service.exporters().values();
+            if exporters.all(|e| e.queued() == 0) {
                 break;
             }
         }
-        let names = self.names;
-        self.service.close(now(), &mut |place, event| {
-            log(names.get(place).map_or("?", String::as_str), event);
+        let members = self.members;
+        self.service.close(now(), &mut |collector, event| {
+            log(&members, collector, event);
         });
         Ok(())
     }
 }
 
-fn log(name: &str, event: &ExporterEvent) {
+fn log(members: &BTreeMap<u16, Member>, collector: u16, event: &ExporterEvent) {
+    let name = members.get(&collector).map_or("?", |m| m.name.as_str());
     match event {
         ExporterEvent::Began(session) => {
             tracing::info!(collector = name, session, "session began");
@@ -218,7 +269,11 @@ fn log(name: &str, event: &ExporterEvent) {
 }
 
 /// The state of everything, for the status socket.
-fn document(service: &mut Service, names: &[String]) -> Export {
+fn state(
+    service: &mut Service,
+    members: &BTreeMap<u16, Member>,
+    [taken, refused]: [u64; 2],
+) -> Export {
     let counters = *service.counters();
     let source = [
         ("connected", u64::from(service.is_connected())),
@@ -227,12 +282,16 @@ fn document(service: &mut Service, names: &[String]) -> Export {
         ("items", counters.items),
         ("damaged_batches", counters.damaged),
         ("unrouted", counters.unrouted),
+        ("documents", taken),
+        ("documents_refused", refused),
     ];
-    let collectors = names.iter().zip(service.exporters().iter());
+    let exporters = service.exporters();
+    let known = members.iter().filter_map(|(number, member)| {
+        let exporter: &Exporter = exporters.get(number)?;
+        Some((member.name.clone(), collectors::document(exporter)))
+    });
     Export {
         source: source.map(|(name, n)| (name.to_owned(), n)).into(),
-        collectors: collectors
-            .map(|(name, exporter)| (name.clone(), collectors::document(exporter)))
-            .collect(),
+        collectors: known.collect(),
     }
 }

@@ -1,6 +1,7 @@
 //! Host names looked up beside the thread that serves collectors: the system's resolver waits, the thread
 //! must not.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Which question, and its answer.
-type Answer = (usize, io::Result<IpAddr>);
+type Answer = (u16, io::Result<IpAddr>);
 
 /// Looks names up, one question of each asker at a time.
 #[derive(Debug)]
@@ -18,12 +19,12 @@ pub(crate) struct Resolver {
     /// Readable when there is an answer.
     ready: UnixStream,
     wake: UnixStream,
-    asked: Vec<bool>,
+    asked: BTreeSet<u16>,
 }
 
 impl Resolver {
-    /// For so many askers.
-    pub(crate) fn new(askers: usize) -> io::Result<Self> {
+    /// Asked nothing yet.
+    pub(crate) fn new() -> io::Result<Self> {
         let (answer, answers) = channel();
         let (ready, wake) = UnixStream::pair()?;
         ready.set_nonblocking(true)?;
@@ -33,7 +34,7 @@ impl Resolver {
             answer,
             ready,
             wake,
-            asked: vec![false; askers],
+            asked: BTreeSet::new(),
         })
     }
 
@@ -43,10 +44,9 @@ impl Resolver {
     }
 
     /// Asks. A question while the last one is not answered is not asked again: its answer is as good.
-    pub(crate) fn ask(&mut self, asker: usize, name: &str) -> io::Result<()> {
-        match self.asked.get_mut(asker) {
-            Some(asked) if !*asked => *asked = true,
-            _ => return Ok(()),
+    pub(crate) fn ask(&mut self, asker: u16, name: &str) -> io::Result<()> {
+        if !self.asked.insert(asker) {
+            return Ok(());
         }
         let (answer, mut wake) = (self.answer.clone(), self.wake.try_clone()?);
         let name = name.to_owned();
@@ -67,9 +67,7 @@ impl Resolver {
     pub(crate) fn answer(&mut self) -> Option<Answer> {
         let _ = self.ready.read(&mut [0; 16]);
         let answer = self.answers.try_recv().ok()?;
-        if let Some(asked) = self.asked.get_mut(answer.0) {
-            *asked = false;
-        }
+        self.asked.remove(&answer.0);
         Some(answer)
     }
 }
@@ -98,7 +96,7 @@ mod tests {
 
     #[test]
     fn names_are_looked_up_beside_the_caller() {
-        let mut resolver = Resolver::new(2).unwrap();
+        let mut resolver = Resolver::new().unwrap();
         resolver.ask(1, "localhost").unwrap();
         resolver.ask(1, "localhost").unwrap();
         let (asker, found) = answer(&mut resolver);

@@ -5,6 +5,7 @@
 //! The socket keeps messages apart (SOCK_SEQPACKET): a message is one batch of [`crem_ipfix::handover`],
 //! the other way one [`Control`].
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +19,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
 };
 
-use crate::exporter::{Exporter, ExporterEvent};
+use crate::exporter::{Exporter, ExporterConfig, ExporterError, ExporterEvent, Past};
 use crate::link::would_block;
 use crate::wait::Interest;
 
@@ -48,19 +49,21 @@ pub struct Service {
     path: PathBuf,
     listener: UnixListener,
     source: Option<UnixStream>,
-    exporters: Vec<Exporter>,
+    exporters: BTreeMap<u16, Exporter>,
+    /// Of collectors that are gone, should they come again: their sessions and totals count on.
+    past: BTreeMap<u16, Past>,
     ignored: Ignored,
     counters: ServiceCounters,
     buffer: Vec<u8>,
 }
 
 impl Service {
-    /// A service that listens at a path. A socket that is left over from a process that is gone is
+    /// A service without collectors that listens at a path. A socket that is left over from a process that is gone is
     /// replaced. Only the same user may connect.
     ///
     /// # Errors
     /// The path cannot be listened at, `AddrInUse` if another process does.
-    pub fn bind(path: &Path, exporters: Vec<Exporter>) -> io::Result<Self> {
+    pub fn bind(path: &Path) -> io::Result<Self> {
         if path.exists() {
             if connect_to(path).is_ok() {
                 return Err(io::ErrorKind::AddrInUse.into());
@@ -75,7 +78,8 @@ impl Service {
             path: path.to_path_buf(),
             listener: fd.into(),
             source: None,
-            exporters,
+            exporters: BTreeMap::new(),
+            past: BTreeMap::new(),
             ignored: Ignored::default(),
             counters: ServiceCounters::default(),
             buffer: vec![0; MAX_BATCH],
@@ -83,8 +87,40 @@ impl Service {
     }
 
     /// The exporters, by the number of their collector.
-    pub fn exporters(&mut self) -> &mut [Exporter] {
+    pub const fn exporters(&mut self) -> &mut BTreeMap<u16, Exporter> {
         &mut self.exporters
+    }
+
+    /// Serves a collector from now on. If it is served already, its session ends in order first, and the
+    /// next one has other terms.
+    ///
+    /// # Errors
+    /// A configuration that cannot be meant; nothing changes.
+    pub fn put(
+        &mut self,
+        now: Utc,
+        collector: u16,
+        config: ExporterConfig,
+        tell: &mut dyn FnMut(u16, &ExporterEvent),
+    ) -> Result<(), ExporterError> {
+        let mut exporter = Exporter::new(config)?;
+        self.remove(now, collector, tell);
+        if let Some(past) = self.past.remove(&collector) {
+            exporter.go_on_from(past);
+        }
+        exporter.set_ignored(self.ignored);
+        self.exporters.insert(collector, exporter);
+        Ok(())
+    }
+
+    /// Ends the session with a collector in order and serves it no more.
+    pub fn remove(&mut self, now: Utc, collector: u16, tell: &mut dyn FnMut(u16, &ExporterEvent)) {
+        let Some(mut exporter) = self.exporters.remove(&collector) else {
+            return;
+        };
+        exporter.close(now);
+        self.events(collector, &mut exporter, tell);
+        self.past.insert(collector, exporter.into_past());
     }
 
     /// What it did so far.
@@ -106,34 +142,42 @@ impl Service {
         };
         let mut interests = vec![read(self.listener.as_fd())];
         interests.extend(self.source.as_ref().map(|source| read(source.as_fd())));
-        interests.extend(self.exporters.iter().filter_map(Exporter::interest));
+        interests.extend(self.exporters.values().filter_map(Exporter::interest));
         interests
     }
 
     /// When to call [`Service::drive`] whatever the descriptors say.
     pub fn next_timeout(&self) -> Option<Utc> {
         self.exporters
-            .iter()
+            .values()
             .filter_map(Exporter::next_timeout)
             .min()
     }
 
     /// Does what can be done now; tells what happened at which exporter.
-    pub fn drive(&mut self, now: Utc, tell: &mut dyn FnMut(usize, &ExporterEvent)) {
+    pub fn drive(&mut self, now: Utc, tell: &mut dyn FnMut(u16, &ExporterEvent)) {
         self.accept();
         self.receive(now);
-        for place in 0..self.exporters.len() {
-            self.exporters[place].drive(now);
-            while let Some(event) = self.exporters[place].poll_event() {
-                tell(place, &event);
-                let collector = place as u16;
-                match event {
-                    ExporterEvent::Began(session) => {
-                        self.send(Control::Begin(collector, session));
-                    }
-                    ExporterEvent::Ended(..) => self.send(Control::End(collector)),
-                    ExporterEvent::Failed(_) => {}
-                }
+        let mut exporters = std::mem::take(&mut self.exporters);
+        for (collector, exporter) in &mut exporters {
+            exporter.drive(now);
+            self.events(*collector, exporter, tell);
+        }
+        self.exporters = exporters;
+    }
+
+    fn events(
+        &mut self,
+        collector: u16,
+        exporter: &mut Exporter,
+        tell: &mut dyn FnMut(u16, &ExporterEvent),
+    ) {
+        while let Some(event) = exporter.poll_event() {
+            tell(collector, &event);
+            match event {
+                ExporterEvent::Began(session) => self.send(Control::Begin(collector, session)),
+                ExporterEvent::Ended(..) => self.send(Control::End(collector)),
+                ExporterEvent::Failed(_) => {}
             }
         }
     }
@@ -146,11 +190,13 @@ impl Service {
             }
             self.counters.connections += 1;
             self.source = Some(source);
-            for place in 0..self.exporters.len() {
-                self.exporters[place].source_restarted();
-                if let Some(session) = self.exporters[place].session() {
-                    self.send(Control::Begin(place as u16, session));
-                }
+            let mut sessions = Vec::new();
+            for (collector, exporter) in &mut self.exporters {
+                exporter.source_restarted();
+                sessions.extend(exporter.session().map(|session| (*collector, session)));
+            }
+            for (collector, session) in sessions {
+                self.send(Control::Begin(collector, session));
             }
         }
     }
@@ -202,23 +248,23 @@ impl Service {
         self.counters.items += 1;
         match item {
             Item::Packet(record) => {
-                for exporter in self.exporters.iter_mut().filter(|e| e.takes_packets()) {
+                for exporter in self.exporters.values_mut().filter(|e| e.takes_packets()) {
                     exporter.packet(now, record);
                 }
             }
             Item::Flow(post, record) => {
-                for exporter in self.exporters.iter_mut().filter(|e| e.takes_flows()) {
+                for exporter in self.exporters.values_mut().filter(|e| e.takes_flows()) {
                     exporter.flow(now, *post, record);
                 }
             }
-            Item::Sequence(record) => match self.exporters.get_mut(usize::from(record.collector)) {
+            Item::Sequence(record) => match self.exporters.get_mut(&record.collector) {
                 Some(exporter) => {
                     exporter.sequence(now, record);
                 }
                 None => self.counters.unrouted += 1,
             },
             Item::Selection(sequence, stats) => {
-                for exporter in self.exporters.iter_mut().filter(|e| e.takes_packets()) {
+                for exporter in self.exporters.values_mut().filter(|e| e.takes_packets()) {
                     exporter.set_selection(*sequence, *stats);
                 }
             }
@@ -235,19 +281,17 @@ impl Service {
                 octets,
                 times: Some((first, now)),
             };
-            for exporter in &mut self.exporters {
+            for exporter in self.exporters.values_mut() {
                 exporter.set_ignored(self.ignored);
             }
         }
     }
 
     /// Ends every session in order and removes the socket.
-    pub fn close(mut self, now: Utc, tell: &mut dyn FnMut(usize, &ExporterEvent)) {
-        for place in 0..self.exporters.len() {
-            self.exporters[place].close(now);
-            while let Some(event) = self.exporters[place].poll_event() {
-                tell(place, &event);
-            }
+    pub fn close(mut self, now: Utc, tell: &mut dyn FnMut(u16, &ExporterEvent)) {
+        let all: Vec<u16> = self.exporters.keys().copied().collect();
+        for collector in all {
+            self.remove(now, collector, tell);
         }
         // Somebody may have replaced it; then it stays.
         let _ = std::fs::remove_file(&self.path);

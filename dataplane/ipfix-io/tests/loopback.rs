@@ -296,6 +296,7 @@ fn attempts_become_rarer_and_never_too_frequent() {
     assert_eq!(failed, 6);
 }
 
+// shows: SEQ-EXP-01, SEQ-SEC-01
 #[test]
 fn configurations_that_cannot_be_meant() {
     let address = "192.0.2.1:4739".parse().unwrap();

@@ -12,17 +12,19 @@ use std::time::{Duration, Instant};
 use common::{collector, directory, loopback, now, packet, session, snapshot};
 use crem_ipfix::handover::{Batch, Control, Item};
 use crem_ipfix_io::{
-    Collector, CollectorEvent, Destination, Exporter, ExporterConfig, Listen, MAX_BATCH, Service,
-    connect_to, wait,
+    Collector, CollectorEvent, Destination, ExporterConfig, ExporterEvent, Listen, MAX_BATCH,
+    Service, connect_to, wait,
 };
 use crem_meter::seq::Flags;
 
-fn exporter(address: SocketAddr) -> Exporter {
+fn config(address: SocketAddr) -> ExporterConfig {
     let mut config = ExporterConfig::new(Destination::Tcp(address), session(false));
     config.flush = Duration::from_millis(10);
     config.retry = Duration::from_millis(50);
-    Exporter::new(config).unwrap()
+    config
 }
+
+fn ignore(_: u16, _: &ExporterEvent) {}
 
 /// A service, the collectors behind it, and what they got: packets, and (epoch, report, requests).
 struct Lab {
@@ -38,13 +40,13 @@ impl Lab {
         let collectors: Vec<Collector> = (0..collectors)
             .map(|_| collector(&[Listen::Tcp(loopback())]).0)
             .collect();
-        let exporters = collectors
-            .iter()
-            .map(|c| exporter(c.addresses()[0]))
-            .collect();
-        let path = directory("service").join(name);
+        let mut service = Service::bind(&directory("service").join(name)).unwrap();
+        for (number, collector) in (0..).zip(&collectors) {
+            let config = config(collector.addresses()[0]);
+            service.put(now(), number, config, &mut ignore).unwrap();
+        }
         Self {
-            service: Service::bind(&path, exporters).unwrap(),
+            service,
             packets: vec![0; collectors.len()],
             reports: vec![Vec::new(); collectors.len()],
             collectors,
@@ -54,7 +56,7 @@ impl Lab {
 
     fn turn(&mut self) {
         wait(&self.service.interests(), Duration::from_millis(1)).unwrap();
-        self.service.drive(now(), &mut |_, _| {});
+        self.service.drive(now(), &mut ignore);
         for (place, collector) in self.collectors.iter_mut().enumerate() {
             let (packets, reports) = (&mut self.packets[place], &mut self.reports[place]);
             let issues = &mut self.issues;
@@ -185,20 +187,70 @@ fn a_collector_that_goes_away_is_told_to_the_data_plane() {
     });
     send(&mut source, &[Item::Packet(packet(1))]);
     lab.until("dropped", |lab| {
-        lab.service.exporters()[0].not_sent().records == 1
+        lab.service.exporters()[&0].not_sent().records == 1
     });
 }
 
 #[test]
 fn a_socket_is_replaced_only_if_nobody_listens() {
     let path = directory("service").join("replace");
-    let first = Service::bind(&path, Vec::new()).unwrap();
-    let error = Service::bind(&path, Vec::new()).unwrap_err();
+    let first = Service::bind(&path).unwrap();
+    let error = Service::bind(&path).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     // As after a crash: the file is there, nobody listens.
     drop(first);
-    let second = Service::bind(&path, Vec::new()).unwrap();
+    let second = Service::bind(&path).unwrap();
     assert!(second.next_timeout().is_none());
-    second.close(now(), &mut |_, _| {});
+    second.close(now(), &mut ignore);
     assert!(!path.exists());
+}
+
+// shows: SEQ-ID-06, SEQ-ID-07
+#[test]
+fn collectors_come_and_go_and_sessions_of_others_go_on() {
+    let mut lab = Lab::new("change", 2);
+    let mut source = connect_to(&directory("service").join("change")).unwrap();
+    let mut told = Vec::new();
+    lab.until("sessions", |_| {
+        told.extend(controls(&mut source));
+        told.len() == 2
+    });
+    // One is put anew: another session with another number, and its counters count on.
+    send(&mut source, &[Item::Packet(packet(1))]);
+    lab.until("a record each", |lab| lab.packets == [1, 1]);
+    let again = config(lab.collectors[1].addresses()[0]);
+    lab.service.put(now(), 1, again, &mut ignore).unwrap();
+    told.clear();
+    lab.until("a second session", |_| {
+        told.extend(controls(&mut source));
+        told.len() == 2
+    });
+    assert_eq!(told, [Control::End(1), Control::Begin(1, 2)]);
+    let mut late = snapshot(1, 4, Flags::NONE, 9);
+    late.collector = 1;
+    send(
+        &mut source,
+        &[Item::Sequence(late), Item::Packet(packet(2))],
+    );
+    lab.until("a record more", |lab| lab.packets == [2, 2]);
+    assert_eq!(lab.reports[1], [], "a snapshot of the session before");
+    let counters = *lab.service.exporters()[&1].counters();
+    assert_eq!(
+        (counters.sessions, counters.records, counters.stale),
+        (2, 2, 1)
+    );
+    // It goes, and comes back.
+    lab.service.remove(now(), 1, &mut ignore);
+    send(&mut source, &[Item::Packet(packet(3))]);
+    lab.until("only the first", |lab| lab.packets == [3, 2]);
+    let again = config(lab.collectors[1].addresses()[0]);
+    lab.service.put(now(), 1, again, &mut ignore).unwrap();
+    told.clear();
+    lab.until("a third session", |_| {
+        told.extend(controls(&mut source));
+        told.len() == 2
+    });
+    assert_eq!(told, [Control::End(1), Control::Begin(1, 3)]);
+    assert_eq!(lab.service.exporters()[&0].session(), Some(1));
+    assert_eq!(lab.issues, 0);
 }

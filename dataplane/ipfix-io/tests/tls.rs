@@ -3,9 +3,10 @@
 
 mod common;
 
-use std::net::SocketAddr;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Authority, Lab, collector, directory, loopback, now, packet, session, snapshot};
 use crem_ipfix_io::{
@@ -192,7 +193,7 @@ fn plain_tcp_to_a_tls_collector_is_cut_off() {
 
 #[test]
 fn a_collector_that_never_answers_is_given_up() {
-    let silent = std::net::TcpListener::bind(loopback()).unwrap();
+    let silent = TcpListener::bind(loopback()).unwrap();
     let directory = directory("tls-silent");
     let authority = Authority::new(&directory, "ca");
     let (client, _) = authority.issue(EXPORTER, &authority);
@@ -252,4 +253,32 @@ fn files_that_cannot_be_used_are_named() {
         let (server, _) = authority.issue(COLLECTOR, &authority);
         server.collector(&named(EXPORTER)).unwrap()
     };
+}
+
+// shows: SEQ-SEC-01
+#[test]
+fn nothing_older_than_tls_1_3_is_offered() {
+    let directory = directory("tls-version");
+    let authority = Authority::new(&directory, "ca");
+    let (files, _) = authority.issue(EXPORTER, &authority);
+    let listener = TcpListener::bind(loopback()).unwrap();
+    let mut exporter = exporter(listener.local_addr().unwrap(), &files, &named(COLLECTOR));
+    let mut stream = None;
+    let mut hello = Vec::new();
+    let start = Instant::now();
+    while hello.len() < 200 && start.elapsed() < Duration::from_secs(10) {
+        exporter.drive(now());
+        listener.set_nonblocking(true).unwrap();
+        if let Ok((accepted, _)) = listener.accept() {
+            accepted.set_nonblocking(true).unwrap();
+            stream = Some(accepted);
+        }
+        let mut octets = [0; 2048];
+        if let Some(Ok(taken)) = stream.as_mut().map(|s| s.read(&mut octets)) {
+            hello.extend_from_slice(&octets[..taken]);
+        }
+    }
+    // The extension supported_versions (43) with one version in its list, 0x0304.
+    let versions = [0, 43, 0, 3, 2, 3, 4];
+    assert!(hello.windows(7).any(|w| w == versions), "{hello:02x?}");
 }

@@ -112,6 +112,13 @@ impl Plan {
         &self.scopes
     }
 
+    /// UDP port of VXLAN, if packets inside it are to be looked at.
+    pub fn vxlan_port(&self) -> Option<u16> {
+        let inside = |scope: &crem_api::ipfix::Scope| scope.tags.vxlan.is_some();
+        let any = self.ipfix.scopes.values().any(inside);
+        any.then_some(self.ipfix.vxlan_port)
+    }
+
     /// The numbers of the drafts' elements.
     pub const fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
@@ -319,6 +326,9 @@ fn prefix(prefix: &ApiPrefix) -> Prefix {
 }
 
 const fn encapsulation(tags: &Tags) -> Encapsulation {
+    if let Some(vni) = tags.vxlan {
+        return Encapsulation::Vxlan(vni);
+    }
     match (tags.any_tags, tags.vlan, tags.inner_vlan) {
         (true, ..) => Encapsulation::AnyTags,
         (_, None, _) => Encapsulation::Untagged,
@@ -339,6 +349,9 @@ fn scope(scope: &crem_api::ipfix::Scope) -> Scope {
 fn context(tags: &Tags) -> Option<u64> {
     if tags.any_tags {
         return None;
+    }
+    if let Some(vni) = tags.vxlan {
+        return Some(1 << 63 | u64::from(vni) << 26);
     }
     let vids = [tags.vlan, tags.inner_vlan].into_iter().flatten();
     Some(vids.fold(0, |all, vid| all << 13 | (u64::from(vid) + 1)))

@@ -65,3 +65,28 @@ fn ready_files_have_every_element() {
         }
     }
 }
+
+#[test]
+fn registered_elements_are_documented_as_they_are_registered() {
+    let mapping = Mapping::consecutive(32473, 1).unwrap();
+    let text = document("ipfix.md");
+    let mut rows = 0;
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, number, name, data_type, semantics, unit, meaning, _] = cells[..] else {
+            continue;
+        };
+        let Ok(number) = number.parse() else { continue };
+        let definition = mapping.definition(0, number).unwrap();
+        let registered = (
+            format!("`{}`", definition.name),
+            definition.data_type.name(),
+            definition.semantics.name(),
+            definition.units.name(),
+        );
+        assert_eq!(registered, (name.to_owned(), data_type, semantics, unit));
+        assert!(!meaning.is_empty(), "{name}");
+        rows += 1;
+    }
+    assert!(rows > 50, "{rows}");
+}

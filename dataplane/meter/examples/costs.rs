@@ -70,6 +70,7 @@ fn observation(flow: u32) -> Observation {
         destination_port: 4791,
         tos: 0,
         ip_octets: 4172,
+        payload_off: 42,
         payload_octets: 4112,
         context: 0,
         bth: Bth {

@@ -6,7 +6,7 @@ use crem_wire::frame::{Parsed, Reason};
 
 use crate::flow::{FlowCache, FlowConfig};
 use crate::point::{Place, Point};
-use crate::scope::{Scopes, Suspect, Unrecognised, suspect};
+use crate::scope::{Observation, Recognition, Scopes, Suspect, Unrecognised, suspect};
 use crate::select::SelectionError;
 use crate::seq::{Observer, ObserverConfig, Provision, ProvisionError};
 use crate::{PacketConfig, PacketObserver, Sink, Utc};
@@ -160,25 +160,44 @@ impl Meter {
         parsed: &Parsed,
         sink: &mut impl Sink,
     ) {
+        match self.scopes.recognise(parsed) {
+            Ok(packet) => self.show(place, now, frame, &packet, sink),
+            Err(reason) => {
+                if let Some(meters) = &mut self.points[place.index()] {
+                    meters.unrecognised(reason, frame, parsed);
+                }
+            }
+        }
+    }
+
+    /// What a packet is to every place; for [`Meter::show`] at several.
+    #[inline]
+    pub fn recognise(&self, parsed: &Parsed) -> Recognition {
+        self.scopes.recognise(parsed)
+    }
+
+    /// Shows a packet that was recognised to the meters of a place.
+    #[inline]
+    pub fn show(
+        &mut self,
+        place: Place,
+        now: Utc,
+        frame: &[u8],
+        packet: &Observation,
+        sink: &mut impl Sink,
+    ) {
         let Some(meters) = &mut self.points[place.index()] else {
             return;
         };
-        let packet = match self.scopes.recognise(parsed) {
-            Ok(packet) => packet,
-            Err(reason) => return meters.unrecognised(reason, frame, parsed),
-        };
         meters.counters.observed += 1;
         for observer in &mut meters.sequences {
-            observer.packet(now, &packet, sink);
+            observer.packet(now, packet, sink);
         }
         if let Some(flows) = &mut meters.flows {
-            flows.packet(now, &packet, sink);
+            flows.packet(now, packet, sink);
         }
         if let Some(packets) = &mut meters.packets {
-            let payload = parsed
-                .ip
-                .and_then(|ip| frame.get(usize::from(ip.offset + ip.header_len)..ip.end()));
-            packets.packet(now, &packet, payload.unwrap_or_default(), sink);
+            packets.packet(now, packet, packet.ip_payload(frame), sink);
         }
     }
 

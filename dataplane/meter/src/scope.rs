@@ -10,6 +10,9 @@ use crem_wire::roce::Bth;
 
 use crate::{Encapsulation, Prefix};
 
+/// Octets of a UDP header.
+const UDP_LEN: usize = 8;
+
 /// A part of the network that is known to carry RoCEv2 of Annex A17 on UDP port 4791. Networks with
 /// Multipath Reliable Connections (Annex 21) must not be in one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +40,8 @@ pub struct Observation {
     pub tos: u8,
     /// Octets of the IP packet, header included (AMB-BTH-OCTETS).
     pub ip_octets: u16,
+    /// Where the UDP payload begins in the frame.
+    pub payload_off: u16,
     /// Octets of the UDP payload, BTH to ICRC.
     pub payload_octets: u16,
     /// VLAN or VXLAN context, see [`Parsed::context`].
@@ -45,7 +50,19 @@ pub struct Observation {
     pub bth: Bth,
 }
 
+/// What recognition says of a packet.
+pub type Recognition = Result<Observation, Unrecognised>;
+
 impl Observation {
+    /// The IP payload in the frame that was recognised, from the UDP header on; empty if that is cut.
+    pub fn ip_payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        let begin = usize::from(self.payload_off);
+        let end = begin + usize::from(self.payload_octets);
+        frame
+            .get(begin.wrapping_sub(UDP_LEN)..end)
+            .unwrap_or_default()
+    }
+
     /// Whether what the opcode demands behind the BTH does not fit (AMB-SEQ-MALF). The BTH is complete
     /// all the same. `false` for opcodes whose layout is not known.
     pub fn is_malformed(&self) -> bool {
@@ -86,7 +103,7 @@ impl Scopes {
     /// # Errors
     /// Why it is not.
     #[inline]
-    pub fn recognise(&self, parsed: &Parsed) -> Result<Observation, Unrecognised> {
+    pub fn recognise(&self, parsed: &Parsed) -> Recognition {
         let bth = match parsed.class {
             Class::Roce(bth) => bth,
             Class::Crem => return Err(Unrecognised::Crem),
@@ -106,6 +123,7 @@ impl Scopes {
             destination_port: udp.destination,
             tos: ip.tos,
             ip_octets: ip.total_len,
+            payload_off: udp.payload_off,
             payload_octets: udp.payload_len,
             context: parsed.context(),
             bth,

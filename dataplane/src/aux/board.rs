@@ -90,6 +90,12 @@ fn add(to: &mut SegmentSnapshot, from: &SegmentSnapshot) {
         *reason = reason.or(*other);
     }
     to.points.extend_from_slice(&from.points);
+    // Workers share what reports say of a path: one of them tells it.
+    for path in &from.paths {
+        if to.paths.iter().all(|known| known.peer != path.peer) {
+            to.paths.push(*path);
+        }
+    }
 }
 
 /// A worker whose protection is off for a while lists no counters.

@@ -11,7 +11,7 @@ use crem_api::state::{
 };
 use crem_wire::frame::Mac;
 
-use crate::flows::flow;
+use crate::flows::{flow, path};
 use crate::metering::each_name;
 use crate::metering::relay::RelayState;
 use crate::snapshot::{SegmentSnapshot, Snapshot, WorkerSnapshot};
@@ -98,12 +98,10 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
         .map(|peer| (*peer, PeerStatus::default()))
         .collect();
     for (peer, mac) in &s.next_hops {
-        peers.insert(
-            *peer,
-            PeerStatus {
-                next_hop_mac: Some(Mac(*mac).to_string()),
-            },
-        );
+        peers.entry(*peer).or_default().next_hop_mac = Some(Mac(*mac).to_string());
+    }
+    for status in &s.paths {
+        peers.entry(status.peer.ip()).or_default().path = Some(path(status));
     }
     SegmentStatus {
         mode: s.mode.to_owned(),

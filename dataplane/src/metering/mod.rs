@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crem_core::time::{Duration, Instant};
 use crem_meter::point::Place;
-use crem_meter::scope::Scopes;
+use crem_meter::scope::{Recognition, Scopes};
 use crem_meter::{Meter, MeterError, PointConfig};
-use crem_wire::frame::ParseConfig;
+use crem_wire::frame::{ParseConfig, Parsed};
 
 use crate::buffer::{BURST, Platform};
 use crate::classify::Side;
@@ -77,17 +77,27 @@ impl MeteringConfig {
 #[derive(Debug)]
 struct Arrived<B> {
     frames: Vec<B>,
+    /// What classification found them to be, as far as they were classified, in the same order.
+    seen: Vec<Recognition>,
     at: Instant,
-    wanted: bool,
+    /// They are observed where they come in, or where they leave.
+    kept: bool,
 }
 
 impl<B> Arrived<B> {
-    fn new(wanted: bool) -> Self {
+    fn new(kept: bool) -> Self {
+        let room = if kept { BURST } else { 0 };
         Self {
-            frames: Vec::with_capacity(if wanted { BURST } else { 0 }),
+            frames: Vec::with_capacity(room),
+            seen: Vec::with_capacity(room),
             at: Instant(0),
-            wanted,
+            kept,
         }
+    }
+
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.seen.clear();
     }
 }
 
@@ -133,12 +143,21 @@ impl<P: Platform> Metering<P> {
     ) -> Result<Self, MeterError> {
         let meter = Some(config.build()?);
         let lan_egress = config.has(Place::LanEgressBeforeRepair);
+        let passes = |places: &[Place]| places.iter().any(|place| config.has(*place));
+        let (out, back) = (
+            passes(&[Place::LanIngress, Place::WanEgress]),
+            passes(&[
+                Place::WanIngress,
+                Place::LanEgressBeforeRepair,
+                Place::LanEgressAfterRepair,
+            ]),
+        );
         Ok(Self {
             meter,
             outbox,
             clock,
-            lan: Arrived::new(config.has(Place::LanIngress)),
-            wan: Arrived::new(config.has(Place::WanIngress)),
+            lan: Arrived::new(out),
+            wan: Arrived::new(back),
             restored: Vec::with_capacity(if lan_egress { BURST } else { 0 }),
             sessions: Vec::new(),
             missed: [0; 2],
@@ -178,9 +197,22 @@ impl<P: Platform> Metering<P> {
             Side::Lan => &mut self.lan,
             Side::Wan => &mut self.wan,
         };
-        if arrived.wanted {
+        if arrived.kept {
             arrived.at = at;
             arrived.frames.extend(burst.iter().cloned());
+        }
+    }
+
+    /// Classification took the next frame of the burst apart, by `config`. Where metering looks at the same
+    /// layer it need not do so again, neither here nor where the frame leaves.
+    #[inline]
+    pub fn classified(&mut self, side: Side, config: &ParseConfig, parsed: &Parsed) {
+        let arrived = match side {
+            Side::Lan => &mut self.lan,
+            Side::Wan => &mut self.wan,
+        };
+        if arrived.kept && *config == self.config.parse {
+            arrived.seen.push(self.config.scopes.recognise(parsed));
         }
     }
 

@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 use crem_core::time::{Duration, Instant};
 use crem_ipfix::handover::{Control, Item};
 use crem_meter::point::Place;
+use crem_meter::scope::Recognition;
 use crem_meter::{Meter, Utc};
 use crem_wire::frame::{ParseConfig, parse};
 
 use super::counters::PointCounters;
 use super::ring::Outbox;
-use super::{CHANCES, Metering, PAUSE, Tap};
+use super::{Arrived, CHANCES, Metering, PAUSE, Tap};
 use crate::buffer::{Buffer, Platform, Port};
 use crate::segment::Segment;
 use crate::snapshot::SegmentSnapshot;
@@ -53,8 +54,8 @@ impl<P: Platform> Metering<P> {
         if catch_unwind(step).is_err() {
             self.failed(now);
         }
-        self.lan.frames.clear();
-        self.wan.frames.clear();
+        self.lan.clear();
+        self.wan.clear();
         for tap in [left.lan, left.wan].into_iter().flatten() {
             tap.clear();
         }
@@ -73,24 +74,18 @@ impl<P: Platform> Metering<P> {
             parse: &self.config.parse,
             outbox: &mut self.outbox,
         };
-        shown.all(
-            Place::LanIngress,
-            self.clock.utc(self.lan.at),
-            &self.lan.frames,
-        );
+        let at = self.clock.utc(self.lan.at);
+        shown.ingress(Place::LanIngress, at, &self.lan);
         #[cfg(test)]
         assert!(!std::mem::take(&mut self.panic_next), "this was to panic");
         let at = self.clock.utc(now);
         if let Some(tap) = left.wan {
-            shown.all(Place::WanEgress, at, tap);
+            shown.wan_egress(at, tap, Known::of(&self.lan));
         }
-        shown.all(
-            Place::WanIngress,
-            self.clock.utc(self.wan.at),
-            &self.wan.frames,
-        );
+        let came = self.clock.utc(self.wan.at);
+        shown.ingress(Place::WanIngress, came, &self.wan);
         if let Some(tap) = left.lan {
-            shown.lan_egress(at, tap, &mut self.restored);
+            shown.lan_egress(at, tap, Known::of(&self.wan), &mut self.restored);
         }
     }
 
@@ -298,28 +293,74 @@ struct Shown<'a> {
     outbox: &'a mut Outbox,
 }
 
+/// Frames further on that are looked at for one that leaves: others of the burst stay behind.
+const AHEAD: usize = 4;
+
+/// What is known of the frames of a burst, while they leave in about the order in which they came.
+struct Known<'a, B> {
+    arrived: &'a Arrived<B>,
+    next: usize,
+}
+
+impl<'a, B: Buffer> Known<'a, B> {
+    const fn of(arrived: &'a Arrived<B>) -> Self {
+        Self { arrived, next: 0 }
+    }
+
+    /// What a frame that leaves was found to be when it came; `None` if it did not come just now.
+    #[inline]
+    fn of_frame(&mut self, frame: &B) -> Option<&'a Recognition> {
+        let ahead = self.arrived.frames.get(self.next..)?;
+        let found = ahead.iter().take(AHEAD).position(|f| f.is_same(frame))?;
+        self.next += found + 1;
+        self.arrived.seen.get(self.next - 1)
+    }
+}
+
 impl Shown<'_> {
-    fn all<B: Buffer>(&mut self, place: Place, at: Utc, frames: &[B]) {
+    fn ingress<B: Buffer>(&mut self, place: Place, at: Utc, arrived: &Arrived<B>) {
+        if !self.meter.is_active(place) {
+            return;
+        }
+        for (number, frame) in arrived.frames.iter().enumerate() {
+            self.one(place, at, frame.octets(), arrived.seen.get(number));
+        }
+    }
+
+    fn wan_egress<B: Buffer>(&mut self, at: Utc, frames: &[B], mut known: Known<'_, B>) {
         for frame in frames {
-            let octets = frame.octets();
-            let parsed = parse(octets, self.parse);
-            self.meter.observe(place, at, octets, &parsed, self.outbox);
+            let seen = known.of_frame(frame);
+            self.one(Place::WanEgress, at, frame.octets(), seen);
         }
     }
 
     /// Two points see what leaves toward the LAN: one all of it, the other what was received.
-    fn lan_egress<B: Buffer>(&mut self, at: Utc, frames: &[B], restored: &mut Vec<B>) {
+    fn lan_egress<B: Buffer>(
+        &mut self,
+        at: Utc,
+        frames: &[B],
+        mut known: Known<'_, B>,
+        restored: &mut Vec<B>,
+    ) {
         for frame in frames {
-            let octets = frame.octets();
-            let parsed = parse(octets, self.parse);
+            let (octets, seen) = (frame.octets(), known.of_frame(frame));
             match restored.iter().position(|other| other.is_same(frame)) {
                 Some(place) => drop(restored.swap_remove(place)),
-                None => {
-                    let place = Place::LanEgressBeforeRepair;
-                    self.meter.observe(place, at, octets, &parsed, self.outbox);
-                }
+                None => self.one(Place::LanEgressBeforeRepair, at, octets, seen),
             }
-            let place = Place::LanEgressAfterRepair;
+            self.one(Place::LanEgressAfterRepair, at, octets, seen);
+        }
+    }
+
+    /// A frame at a place, with what is known of it. One that is no RoCEv2 of a scope is rare, and is looked
+    /// at again for what it may have been.
+    #[inline]
+    fn one(&mut self, place: Place, at: Utc, octets: &[u8], seen: Option<&Recognition>) {
+        if let Some(Ok(packet)) = seen {
+            return self.meter.show(place, at, octets, packet, self.outbox);
+        }
+        if self.meter.is_active(place) {
+            let parsed = parse(octets, self.parse);
             self.meter.observe(place, at, octets, &parsed, self.outbox);
         }
     }

@@ -78,7 +78,7 @@ impl Setup {
             scopes: plan.scopes().clone(),
             parse: ParseConfig {
                 crem_port: Some(config.crem_port),
-                vxlan_port: None,
+                vxlan_port: plan.vxlan_port(),
             },
             points,
             worker,

@@ -92,6 +92,7 @@ impl Gateway {
                 wan,
                 pool: HeapPool::default(),
                 inband: Some(inband),
+                wan_rate: None,
                 remake: Some(remake),
             })
             .with_team(team)

@@ -34,8 +34,6 @@ pub use directory::Directory;
 pub use outlet::{Outlet, Relayed, relay};
 pub use ring::{Ring, Takes, Teams, teams};
 
-/// Most workers of a data plane.
-pub const MAX_WORKERS: u16 = 64;
 /// How long frames from the WAN stay in the port because another worker's ring is full. Then they are
 /// dropped in its stead, so that one slow worker does not hold up all others.
 const PATIENCE: Duration = Duration::from_millis(5);

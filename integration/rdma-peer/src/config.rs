@@ -18,8 +18,11 @@ pub struct Endpoint {
     pub local_ip: IpAddr,
     /// The peer's, of the same family.
     pub peer_ip: IpAddr,
-    /// Own UDP source port, one per queue pair.
+    /// Own UDP source port, the first one where it changes.
     pub udp_source: u16,
+    /// Packets after which the next one has another UDP source port, as flowlet switching does; `None`: one
+    /// port for the queue pair.
+    pub udp_source_lasts: Option<u32>,
     /// Own queue pair.
     pub local_qp: Qpn,
     /// The peer's queue pair.

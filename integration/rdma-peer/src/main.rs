@@ -68,6 +68,9 @@ struct Arguments {
     /// UDP source port.
     #[arg(long, default_value_t = 0xc011)]
     udp_source: u16,
+    /// Packets after which the UDP source port changes; never without it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    udp_source_lasts: Option<u32>,
     /// TOS or traffic class of data; 2 is ECT(0).
     #[arg(long, default_value_t = 2)]
     tos: u8,
@@ -184,6 +187,7 @@ fn machine(arguments: &Arguments, local_mac: Mac) -> Box<dyn Machine> {
         local_ip: arguments.local_ip,
         peer_ip: arguments.peer_ip,
         udp_source: arguments.udp_source,
+        udp_source_lasts: arguments.udp_source_lasts,
         local_qp: Qpn::new(arguments.local_qp),
         peer_qp: Qpn::new(arguments.peer_qp),
         tos: arguments.tos,

@@ -34,7 +34,13 @@ pub struct Writer {
     pattern: Pattern,
     /// IPv4 Identification of the next frame: counts up, as Soft-RoCE's does.
     ident: u16,
+    /// UDP source port of the next frame, and frames until it changes.
+    udp_source: u16,
+    lasts: u32,
 }
+
+/// Dynamic ports, of which source ports are drawn.
+const FIRST_PORT: u16 = 0xc000;
 
 impl Writer {
     /// A writer for `endpoint` whose payloads come from `pattern`.
@@ -43,6 +49,8 @@ impl Writer {
             endpoint,
             pattern,
             ident: endpoint.udp_source.rotate_left(3),
+            udp_source: endpoint.udp_source,
+            lasts: endpoint.udp_source_lasts.unwrap_or(u32::MAX),
         }
     }
 
@@ -111,7 +119,7 @@ impl Writer {
             destination_mac: endpoint.peer_mac,
             source_mac: endpoint.local_mac,
             tags: endpoint.tags,
-            source: SocketAddr::new(endpoint.local_ip, endpoint.udp_source),
+            source: SocketAddr::new(endpoint.local_ip, self.udp_source),
             destination: SocketAddr::new(endpoint.peer_ip, UDP_PORT),
             tos,
             ttl: TTL,
@@ -136,6 +144,13 @@ impl Writer {
             }
         }
         self.ident = self.ident.wrapping_add(1);
+        self.lasts -= 1;
+        if self.lasts == 0 {
+            // Full period over the dynamic ports, and neighbours far apart.
+            let next = self.udp_source.wrapping_mul(0x6255).wrapping_add(0x3619);
+            self.udp_source = FIRST_PORT | next;
+            self.lasts = self.endpoint.udp_source_lasts.unwrap_or(u32::MAX).max(1);
+        }
     }
 }
 
@@ -219,6 +234,7 @@ pub(crate) mod tests {
             local_ip: ip(1),
             peer_ip: ip(2),
             udp_source: 0xc001,
+            udp_source_lasts: None,
             local_qp: Qpn::new(0x11),
             peer_qp: Qpn::new(0x22),
             tos: 2,

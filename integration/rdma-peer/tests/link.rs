@@ -19,6 +19,7 @@ fn ends() -> (Endpoint, Endpoint) {
         local_ip: [10, 0, 0, 1].into(),
         peer_ip: [10, 0, 0, 2].into(),
         udp_source: 0xc001,
+        udp_source_lasts: None,
         local_qp: Qpn::new(1),
         peer_qp: Qpn::new(2),
         tos: 2,

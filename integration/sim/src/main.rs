@@ -8,7 +8,8 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use crem_sim::coverage::Entry;
 use crem_sim::frame::Mode;
-use crem_sim::runner::{Plan, Report, run, run_seed};
+use crem_sim::runner::{Plan, Report, run, run_many, run_seed};
+use crem_sim::world::Outcome;
 
 /// Gateways, hosts and networks in virtual time, with checkers on every step.
 #[derive(Parser)]
@@ -38,6 +39,9 @@ enum What {
         /// Fail if something that can occur never did.
         #[arg(long)]
         complete: bool,
+        /// The world of ten thousand flows as well.
+        #[arg(long)]
+        many: bool,
         /// Where to write the report.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -53,6 +57,12 @@ enum What {
         #[arg(long)]
         trace: bool,
     },
+    /// The world of ten thousand flows.
+    Many {
+        /// Print every message between the gateways.
+        #[arg(long)]
+        trace: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -62,6 +72,7 @@ fn main() -> ExitCode {
             octets,
             trace,
         } => one(seed, octets, trace),
+        What::Many { trace } => many_flows(trace),
         What::Seeds {
             seeds,
             first,
@@ -69,6 +80,7 @@ fn main() -> ExitCode {
             equal,
             packets,
             complete,
+            many: with_many,
             json,
         } => {
             let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -80,6 +92,7 @@ fn main() -> ExitCode {
                 threads,
                 packets,
                 complete,
+                many: with_many,
             };
             many(&plan, json)
         }
@@ -103,14 +116,29 @@ fn one(seed: u64, octets: bool, trace: bool) -> ExitCode {
         "longest hold {:?}, digest {:x}",
         outcome.held, outcome.digest
     );
+    judge(&outcome, &format!("seed={seed}"))
+}
+
+fn many_flows(trace: bool) -> ExitCode {
+    let (outcome, many) = run_many(trace);
+    println!(
+        "{}: {} packets in {:.1} s, {:?} of virtual time, {} LOSS_REPORTs a second",
+        outcome.name, outcome.packets, many.seconds, outcome.took, many.reports
+    );
+    println!("{:?}", outcome.sums);
+    judge(&outcome, &many.to_string())
+}
+
+/// The last lines about one world.
+fn judge(outcome: &Outcome, what: &str) -> ExitCode {
     for violation in &outcome.violations {
         println!("BROKEN {violation}");
     }
     if outcome.broken == 0 {
-        println!("sim: ok seed={seed}");
+        println!("sim: ok {what}");
         ExitCode::SUCCESS
     } else {
-        println!("sim: short seed={seed} broken={}", outcome.broken);
+        println!("sim: short {what} broken={}", outcome.broken);
         ExitCode::FAILURE
     }
 }

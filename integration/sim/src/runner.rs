@@ -1,7 +1,9 @@
 //! Many worlds: seeds over threads, what they came to, and whether that is enough.
 
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -31,6 +33,8 @@ pub struct Plan {
     pub packets: u64,
     /// Everything that can occur has to.
     pub complete: bool,
+    /// The world of many flows as well.
+    pub many: bool,
 }
 
 /// A seed that failed.
@@ -44,11 +48,16 @@ pub struct Failed {
     pub violations: Vec<String>,
     /// It failed with octets only.
     pub octets: bool,
+    /// It is the world of many flows.
+    pub many: bool,
 }
 
 impl Failed {
     /// The command that repeats it.
     pub fn command(&self) -> String {
+        if self.many {
+            return "make sim SEED=many".into();
+        }
         let octets = if self.octets {
             " SIMFLAGS=--octets"
         } else {
@@ -75,6 +84,40 @@ pub struct Report {
     pub coverage: Coverage,
     /// What is missing, in words.
     pub missing: Vec<String>,
+    /// The world of many flows, if it was run.
+    pub many: Option<Many>,
+}
+
+/// What the world of many flows came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Many {
+    /// Flows protected at the end.
+    pub flows: usize,
+    /// Octets of state a flow at the sender and at the receiver, packets aside.
+    pub state: [u64; 2],
+    /// LOSS_REPORTs a second of virtual time.
+    pub reports: u64,
+    /// Time it took to run.
+    pub seconds: f64,
+}
+
+impl Many {
+    fn of(outcome: &Outcome, seconds: f64) -> Self {
+        let reports = outcome.coverage.counted("crf", "reports") as f64;
+        Self {
+            flows: outcome.protected,
+            state: outcome.state.octets,
+            reports: (reports / outcome.took.as_secs_f64()) as u64,
+            seconds,
+        }
+    }
+}
+
+impl fmt::Display for Many {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [sender, receiver] = self.state;
+        write!(f, "flows={} state={sender}/{receiver}", self.flows)
+    }
 }
 
 impl Report {
@@ -98,6 +141,14 @@ impl Report {
             "packets": self.packets,
             "restored": self.restored,
             "equal_in_octets": self.equal,
+            "many_flows": self.many.map(|many| json!({
+                "flows": many.flows,
+                "state_per_flow_sender": many.state[0],
+                "state_per_flow_receiver": many.state[1],
+                "state_limit": scenario::many::STATE,
+                "reports_per_second": many.reports,
+                "seconds": many.seconds,
+            })),
             "failed": self.failed.iter().map(failed).collect::<Vec<_>>(),
             "missing": self.missing,
             "coverage": self.coverage.entries().iter().map(entry).collect::<Vec<_>>(),
@@ -107,11 +158,14 @@ impl Report {
     /// The last line.
     pub fn verdict(&self) -> String {
         let (seeds, packets) = (self.seeds, self.packets);
+        let many = self.many.map_or(String::new(), |many| format!(" {many}"));
         if self.is_ok() {
-            return format!("sim: ok seeds={seeds} packets={packets}");
+            return format!("sim: ok seeds={seeds} packets={packets}{many}");
         }
         let (failed, missing) = (self.failed.len(), self.missing.len());
-        format!("sim: short seeds={seeds} packets={packets} failed={failed} missing={missing}")
+        format!(
+            "sim: short seeds={seeds} packets={packets} failed={failed} missing={missing}{many}"
+        )
     }
 }
 
@@ -125,7 +179,13 @@ pub fn run_seed(seed: u64, mode: Mode, trace: bool) -> Outcome {
 /// Runs all seeds of a plan.
 pub fn run(plan: &Plan) -> Report {
     let report = Mutex::new(Report::default());
-    run_all(plan, &report);
+    std::thread::scope(|scope| {
+        if plan.many {
+            scope.spawn(|| many(&report));
+        }
+        let threads = plan.threads.saturating_sub(usize::from(plan.many));
+        run_all(&Plan { threads, ..*plan }, &report);
+    });
     if plan.complete {
         go_on(plan, &report);
     }
@@ -174,6 +234,36 @@ fn run_all(plan: &Plan, report: &Mutex<Report>) {
     });
 }
 
+/// The world of many flows.
+pub fn run_many(trace: bool) -> (Outcome, Many) {
+    let start = Instant::now();
+    let mut scenario = scenario::many::many();
+    scenario.trace = trace;
+    let outcome = World::run(scenario);
+    let many = Many::of(&outcome, start.elapsed().as_secs_f64());
+    (outcome, many)
+}
+
+fn many(report: &Mutex<Report>) {
+    let (outcome, many) = run_many(false);
+    let Ok(mut report) = report.lock() else {
+        return;
+    };
+    report.packets += outcome.packets;
+    report.restored += outcome.sums.restored;
+    report.coverage.merge(&outcome.coverage);
+    report.many = Some(many);
+    if outcome.broken > 0 {
+        report.failed.push(Failed {
+            seed: outcome.seed,
+            name: outcome.name.clone(),
+            violations: outcome.violations,
+            octets: false,
+            many: true,
+        });
+    }
+}
+
 /// One seed, with octets too if asked for.
 fn one(seed: u64, with_octets: bool, report: &Mutex<Report>) {
     let outcome = run_seed(seed, Mode::Rank, false);
@@ -190,6 +280,7 @@ fn one(seed: u64, with_octets: bool, report: &Mutex<Report>) {
         name: outcome.name.clone(),
         violations: outcome.violations.clone(),
         octets,
+        many: false,
     };
     if outcome.broken > 0 {
         report.failed.push(failure(&outcome, false));

@@ -167,10 +167,12 @@ pub(super) fn check_answer(message: &Message) -> Option<Answer> {
             return Some(Answer::Asks(request.request));
         }
         Message::RangeRequest(request) => {
+            let later = request.ranges.iter().skip(1);
             let ascending = request
                 .ranges
-                .windows(2)
-                .all(|pair| pair[1].start.distance_from(pair[0].start) >= i32::from(pair[0].count));
+                .iter()
+                .zip(later)
+                .all(|(a, b)| b.start.distance_from(a.start) >= i32::from(a.count));
             assert!(ascending, "{:?}", request.ranges);
             return Some(Answer::Asks(request.request));
         }

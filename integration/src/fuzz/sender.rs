@@ -346,6 +346,7 @@ impl World {
                 qp: Qpn::new(u32::from(reader.octet() % 4)),
                 psn: reader.psn(self.next[0]),
                 negative: reader.once_in(4),
+                mtu: reader.once_in(8).then(|| 256 << (reader.octet() % 6)),
             };
             self.csf.on_ack(self.now, &ack);
         }

@@ -3,6 +3,7 @@
 use crem_wan::Fate;
 use serde::{Deserialize, Serialize};
 
+use super::metering;
 use super::report::{FlowReport, Outcome, RunReport};
 use super::spec::{Flow, Gateways, Host, PathReports, Scenario};
 
@@ -26,6 +27,8 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
     let mut found = Vec::new();
     for run in &outcome.runs {
         sound(scenario, run, &mut found);
+        stuck(scenario, run, &mut found);
+        metering::judge(scenario, run, &mut found);
     }
     if scenario.expect.marks_arrive {
         found.extend(outcome.runs.iter().map(marks));
@@ -35,6 +38,10 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         .filter(|_| scenario.expect.protection)
     {
         protection(scenario, run, &mut found);
+        workers(scenario, run, &mut found);
+        if scenario.changes > 0 {
+            found.push(changes(scenario, run));
+        }
         if let Some(expected) = &scenario.expect.path_reports {
             path_reports(expected, run, &mut found);
         }
@@ -43,12 +50,75 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         }
         tcp(scenario, run, &mut found);
     }
+    if scenario.expect.in_order {
+        found.extend(outcome.runs.iter().flat_map(in_order));
+    }
     if let (Some(within), Some(run)) = (scenario.expect.formula_within, outcome.run("bare")) {
         for (flow, report) in scenario.flow.iter().zip(&run.flows) {
             found.push(formula(scenario, flow, report, within));
         }
     }
     found
+}
+
+/// Order of the packets of each queue pair.
+fn in_order(run: &RunReport) -> [Finding; 2] {
+    let mode = &run.mode;
+    let behind = run.sum(|ledger| ledger.restored_behind);
+    let counted: u64 = run
+        .gateways
+        .values()
+        .filter_map(|gateway| gateway.crf.get("restored_late"))
+        .sum();
+    let out_of_order = run.sum(|ledger| ledger.out_of_order);
+    [
+        Finding::new(
+            out_of_order == 0,
+            format!("{mode}: packets that were not restored out of order {out_of_order}"),
+        ),
+        Finding::new(
+            behind <= counted,
+            format!("{mode}: restored packets out of order {behind}, counted as late {counted}"),
+        ),
+    ]
+}
+
+/// Workers of each gateway that restored, or coded.
+fn workers(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
+    let least = scenario.expect.workers_used;
+    for (name, gateway) in run.gateways.iter().filter(|_| least > 0) {
+        let value =
+            |named: &crem_api::state::Named, key: &str| named.get(key).copied().unwrap_or(0);
+        let works = |w: &&crem_api::state::WorkerCounters| {
+            value(&w.coding, "restored") + value(&w.coding, "code_jobs") > 0
+        };
+        let used = gateway.workers.iter().filter(works).count() as u64;
+        let lost = ["unseen", "mail_lost", "facts_lost"].map(|key| value(&gateway.team, key));
+        found.push(Finding::new(
+            used >= least,
+            format!("{name}: {used} workers code or restore, at least {least}"),
+        ));
+        found.push(Finding::new(
+            lost == [0; 3],
+            format!("{name}: references, messages and facts lost between workers {lost:?}"),
+        ));
+    }
+}
+
+/// A gateway with a stuck worker has ended by itself, and how long nothing was forwarded.
+fn stuck(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
+    if scenario.event.iter().any(|e| e.stuck_worker.is_some()) {
+        let (ended, gap) = (run.stuck_ended_ms, run.stuck_gap_ms);
+        let limit = scenario.expect.stuck_ends_ms;
+        found.push(Finding::new(
+            ended.is_some_and(|ms| ms <= limit) && gap.is_some(),
+            format!(
+                "{}: with a stuck worker the gateway ended after {ended:?} ms, at most {limit}; \
+                 nothing was forwarded for {gap:?} ms",
+                run.mode
+            ),
+        ));
+    }
 }
 
 /// What holds in every run, protected or not.
@@ -135,6 +205,17 @@ fn protection(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
             100.0 * expect.restored_share
         ),
     ));
+}
+
+fn changes(scenario: &Scenario, run: &RunReport) -> Finding {
+    let changes = &run.changes;
+    Finding::new(
+        changes.made >= scenario.changes && changes.seen == changes.made,
+        format!(
+            "of {} documents {} in force and {} seen so, by kind {:?}, the slowest after {:.1} ms",
+            scenario.changes, changes.made, changes.seen, changes.kinds, changes.slowest_ms
+        ),
+    )
 }
 
 fn state(index: usize, flow: &Flow, report: &FlowReport) -> Finding {

@@ -111,6 +111,9 @@ fn arguments(
     set("seed", (index + 1).to_string());
     set("rate-mbit", flow.rate_mbit.to_string());
     set("rtt-us", scenario.rtt_us().max(1_000).to_string());
+    if let Some(packets) = flow.udp_source_lasts {
+        set("udp-source-lasts", packets.to_string());
+    }
     if let Some(vlan) = flow.vlan {
         set("vlan", vlan.to_string());
     }

@@ -6,22 +6,26 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crem_api::client::Client;
-use crem_api::state::{Counters, Flow as FlowState, SegmentCounters};
+use crem_api::state::{Counters, Flow as FlowState, Named, SegmentCounters};
 use nix::sys::signal::Signal;
 use toml::{Table, Value};
 
 use super::Failure;
+use super::changes::collector;
+use super::metering::{self, Sockets};
 use super::process::{Process, Programs};
 use super::report::gateway_name;
 use super::spec::{Host, Mode, Scenario, inband};
 use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
 
 /// Id of the one segment.
-const SEGMENT: &str = "wan";
+pub(crate) const SEGMENT: &str = "wan";
 /// Frame buffers: retention and hold at their defaults, rings and slack; about 80 MB.
 const POOL_FRAMES: i64 = 8_191;
 /// Time to come up: DPDK initialises its memory.
 const START_LIMIT: Duration = Duration::from_secs(20);
+/// Longest wait for a process with a stuck worker to end.
+const STUCK_LIMIT: Duration = Duration::from_secs(5);
 /// Time for an answer on the status socket.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
@@ -36,6 +40,8 @@ pub(crate) struct Gateway {
     /// Processor time of processes that were killed.
     earlier_cpu: f64,
     starts: u32,
+    workers: u16,
+    watchdog_ms: i64,
 }
 
 impl Gateway {
@@ -53,13 +59,21 @@ impl Gateway {
             process: None,
             earlier_cpu: 0.0,
             starts: 0,
+            workers: scenario.workers,
+            watchdog_ms: watchdog_ms(scenario),
         };
         std::fs::write(
             gateway.document(),
-            document(scenario, host, mode).to_string(),
+            document(scenario, host, mode, folder).to_string(),
         )?;
-        std::fs::write(gateway.bootstrap(), gateway.bootstrap_table().to_string())?;
+        let bootstrap = gateway.bootstrap_table(scenario.metering.is_some());
+        std::fs::write(gateway.bootstrap(), bootstrap.to_string())?;
         Ok(gateway)
+    }
+
+    /// Its status socket.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     fn name(&self) -> &'static str {
@@ -74,14 +88,28 @@ impl Gateway {
         self.folder.join(format!("{}-bootstrap.toml", self.name()))
     }
 
-    fn bootstrap_table(&self) -> Table {
+    fn bootstrap_table(&self, exports: bool) -> Table {
         let mut all = Table::new();
-        all.insert("worker".into(), table("idle", "adaptive".into()));
-        all.insert("memory".into(), table("pool_frames", POOL_FRAMES.into()));
+        let mut worker = Table::new();
+        worker.insert("idle".into(), "adaptive".into());
+        worker.insert("watchdog_ms".into(), self.watchdog_ms.into());
+        all.insert("worker".into(), worker.into());
+        all.insert(
+            "memory".into(),
+            table("pool_frames", pool_frames(self.workers).into()),
+        );
         all.insert(
             "status".into(),
             table("socket", self.socket.display().to_string().into()),
         );
+        if exports {
+            let sockets = Sockets::of(self.host);
+            let path = |path: PathBuf| Value::from(path.display().to_string());
+            let mut export = Table::new();
+            export.insert("socket".into(), path(sockets.records));
+            export.insert("status_socket".into(), path(sockets.status));
+            all.insert("export".into(), export.into());
+        }
         all
     }
 
@@ -111,6 +139,14 @@ impl Gateway {
         Ok(())
     }
 
+    /// Stops one worker for good and waits until the process has ended by itself; tells how long that took.
+    pub(crate) fn get_stuck(&mut self, worker: u16) -> Result<Duration, Failure> {
+        let mut process = self.process.take().ok_or("the gateway is not running")?;
+        let took = process.stop_thread(worker, STUCK_LIMIT)?;
+        self.earlier_cpu += process.cpu_seconds();
+        Ok(took)
+    }
+
     /// Fails if the process ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<(), Failure> {
         let name = self.name();
@@ -136,6 +172,12 @@ impl Gateway {
     pub(crate) fn counters(&self) -> Option<SegmentCounters> {
         let counters: Counters = self.ask(Client::counters)?;
         counters.segments.get(SEGMENT).cloned()
+    }
+
+    /// Counters of records on their way to the exporting process.
+    pub(crate) fn relay(&self) -> Named {
+        let counters = self.ask(Client::counters);
+        counters.map(|counters| counters.export).unwrap_or_default()
     }
 
     fn ask<T>(
@@ -172,13 +214,25 @@ impl Drop for Gateway {
     }
 }
 
+/// The product's own limit where it is what is tried. Else longer: on a busy machine even a sound worker may
+/// not run for a while.
+fn watchdog_ms(scenario: &Scenario) -> i64 {
+    let tried = scenario.event.iter().any(|e| e.stuck_worker.is_some());
+    if tried { 200 } else { 2_000 }
+}
+
+/// Each worker has descriptors, symbols and queues of its own.
+fn pool_frames(workers: u16) -> i64 {
+    i64::from(workers) * (POOL_FRAMES + 1) - 1
+}
+
 /// Short, since a socket's path has little room.
 fn socket_path(host: Host) -> PathBuf {
     let side = if host == Host::A { 'a' } else { 'b' };
     std::env::temp_dir().join(format!("crem-sc-{}-{side}.sock", std::process::id()))
 }
 
-fn document(scenario: &Scenario, host: Host, mode: Mode) -> Table {
+fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table {
     let other = host.other();
     let mut segment = Table::new();
     let mode = if mode.is_active() {
@@ -211,7 +265,13 @@ fn document(scenario: &Scenario, host: Host, mode: Mode) -> Table {
     segment.insert("limits".into(), scenario.limits.clone().into());
     let mut document = Table::new();
     document.insert("version".into(), 1.into());
+    document.insert("workers".into(), i64::from(scenario.workers).into());
     document.insert("segments".into(), table(SEGMENT, segment.into()));
+    let ipfix = metering::tables(scenario, host, folder);
+    document.extend(ipfix.map(|ipfix| ("ipfix".to_owned(), ipfix.into())));
+    if scenario.changes > 0 {
+        document.insert("ipfix".into(), collector().into());
+    }
     document
 }
 
@@ -220,7 +280,7 @@ fn with_bits(address: IpAddr) -> String {
 }
 
 /// A table of one key.
-fn table(key: &str, value: Value) -> Value {
+pub(crate) fn table(key: &str, value: Value) -> Value {
     let mut table = Table::new();
     table.insert(key.to_owned(), value);
     table.into()
@@ -240,7 +300,7 @@ mod tests {
             let scenario = Scenario::load(&entry.unwrap().path()).unwrap();
             for (host, mode) in [(Host::A, Mode::Passthrough), (Host::B, Mode::Active)] {
                 let scenario = prepared(&scenario, mode);
-                let text = document(&scenario, host, mode).to_string();
+                let text = document(&scenario, host, mode, Path::new("/x")).to_string();
                 let result = crem_api::parse(&text, crem_api::Syntax::Toml);
                 assert!(result.is_ok(), "{text}\n{result:?}");
                 read += 1;

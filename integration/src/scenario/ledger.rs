@@ -19,6 +19,9 @@ struct Seen {
     /// It carried a PSN beyond all earlier ones of its stream: not a retransmission.
     new: bool,
     brief: Brief,
+    /// Where it stands among the frames sent, the last one of equal frames, and its stream.
+    place: u64,
+    stream: u32,
 }
 
 /// What tells a frame to a person.
@@ -63,6 +66,11 @@ pub(crate) struct Record {
     received: HashMap<u64, Seen>,
     /// Highest PSN of each stream sent, by addresses, QP and whether it is responses.
     highest: HashMap<Vec<u8>, Psn>,
+    /// Number of each such stream.
+    streams: HashMap<Vec<u8>, u32>,
+    /// Source packets received, in their order.
+    arrivals: Vec<u64>,
+    frames: u64,
     /// CREM messages seen at the host, where there must be none.
     pub(crate) crem_seen: u64,
     /// Frames that the capture missed.
@@ -82,28 +90,41 @@ impl Record {
         }
         let parsed = parse(frame, &ParseConfig::default());
         let brief = Brief::of(frame, &parsed);
+        let stream = self.stream_of(class, &parsed);
         let new = outgoing && class != Class::RoceOther && self.is_new(class, &parsed);
+        if !outgoing && is_source(class) {
+            self.arrivals.push(hash);
+        }
+        self.frames += 1;
+        let place = self.frames;
         let map = if outgoing {
             &mut self.sent
         } else {
             &mut self.received
         };
-        map.entry(hash)
-            .or_insert(Seen {
-                count: 0,
-                class,
-                new,
-                brief,
-            })
-            .count += 1;
+        let seen = map.entry(hash).or_insert(Seen {
+            count: 0,
+            class,
+            new,
+            brief,
+            place,
+            stream,
+        });
+        seen.count += 1;
+        seen.place = place;
+    }
+
+    /// Number of the stream that a frame belongs to.
+    fn stream_of(&mut self, class: Class, parsed: &Parsed) -> u32 {
+        let next = self.streams.len() as u32;
+        let key = stream_key(class, parsed).unwrap_or_default();
+        *self.streams.entry(key).or_insert(next)
     }
 
     fn is_new(&mut self, class: Class, parsed: &Parsed) -> bool {
-        let (FrameClass::Roce(bth), Some(ip)) = (parsed.class, parsed.ip) else {
+        let (FrameClass::Roce(bth), Some(key)) = (parsed.class, stream_key(class, parsed)) else {
             return false;
         };
-        let mut key = format!("{} {} {}", ip.source, ip.destination, bth.dest_qp).into_bytes();
-        key.push(u8::from(class == Class::RoceResponse));
         match self.highest.get_mut(&key) {
             Some(highest) if bth.psn.is_after(*highest) => {
                 *highest = bth.psn;
@@ -116,6 +137,16 @@ impl Record {
             }
         }
     }
+}
+
+/// Addresses, queue pair and whether it is responses.
+fn stream_key(class: Class, parsed: &Parsed) -> Option<Vec<u8>> {
+    let (FrameClass::Roce(bth), Some(ip)) = (parsed.class, parsed.ip) else {
+        return None;
+    };
+    let mut key = format!("{} {} {}", ip.source, ip.destination, bth.dest_qp).into_bytes();
+    key.push(u8::from(class == Class::RoceResponse));
+    Some(key)
 }
 
 /// One direction, from the sending host to the receiving one.
@@ -143,6 +174,10 @@ pub struct Ledger {
     pub foreign_frames: Vec<String>,
     /// Source packets sent and neither lost nor corrupted on the WAN that did not arrive.
     pub vanished: u64,
+    /// Source packets received, not lost on the WAN, behind one that was sent after them in their stream.
+    pub out_of_order: u64,
+    /// Source packets lost on the WAN and received all the same, behind one that was sent after them.
+    pub restored_behind: u64,
 }
 
 /// What the WAN did to the frames of one direction, by hash.
@@ -216,9 +251,30 @@ pub(crate) fn balance(from: &Record, to: &Record, log: &[LogEntry], a_to_b: bool
             ledger.foreign_frames.push(describe(from, &seen.brief));
         }
     }
+    order(from, to, &impaired, &mut ledger);
     // A frame corrupted on the way did not arrive as it was sent; its original hash is not logged.
     ledger.vanished = ledger.vanished.saturating_sub(impaired.corrupted_sources);
     ledger
+}
+
+/// Compares the order of arrival with that of sending, by stream. Copies count once, the first time: what
+/// is filled in from an earlier delivery stands where it is missing.
+fn order(from: &Record, to: &Record, impaired: &Impaired, ledger: &mut Ledger) {
+    let mut latest: HashMap<u32, u64> = HashMap::new();
+    let mut met = HashSet::new();
+    for hash in &to.arrivals {
+        let Some(sent) = from.sent.get(hash).filter(|_| met.insert(hash)) else {
+            continue;
+        };
+        let latest = latest.entry(sent.stream).or_default();
+        if sent.place >= *latest {
+            *latest = sent.place;
+        } else if impaired.lost.contains_key(hash) {
+            ledger.restored_behind += 1;
+        } else {
+            ledger.out_of_order += 1;
+        }
+    }
 }
 
 /// A frame that nobody sent, beside what was sent with its PSN and opcode.
@@ -246,10 +302,13 @@ mod tests {
                     class,
                     new,
                     brief,
+                    place: hash,
+                    stream: 0,
                 },
             );
         }
         for &hash in received {
+            record.arrivals.push(hash);
             record
                 .received
                 .entry(hash)
@@ -258,6 +317,8 @@ mod tests {
                     class,
                     new: false,
                     brief,
+                    place: 0,
+                    stream: 0,
                 })
                 .count += 1;
         }
@@ -330,10 +391,25 @@ mod tests {
             foreign: 1,
             foreign_frames: Vec::new(),
             vanished: 1,
+            out_of_order: 0,
+            restored_behind: 0,
         };
         let mut seen = balance(&from, &to, &log, true);
         assert_eq!(seen.foreign_frames.len(), 1);
         seen.foreign_frames.clear();
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn order_is_that_of_sending_and_restored_packets_are_told_apart() {
+        let from = record(
+            &[(1, true), (2, true), (3, true), (4, true), (5, true)],
+            &[],
+        );
+        let log = [entry(Fate::Lost, 2), entry(Fate::Lost, 4)];
+        // 2 was restored in its place, 4 behind 5; 3 was passed by 5. The copy of 1 is none of it.
+        let to = record(&[], &[1, 2, 5, 3, 4, 1]);
+        let ledger = balance(&from, &to, &log, true);
+        assert_eq!((ledger.out_of_order, ledger.restored_behind), (1, 1));
     }
 }

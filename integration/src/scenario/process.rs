@@ -8,7 +8,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::Failure;
@@ -68,12 +70,22 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a command; its standard error goes to `NAME.log` in `folder`.
-    pub(crate) fn start(mut command: Command, name: &str, folder: &Path) -> Result<Self, Failure> {
+    pub(crate) fn start(command: Command, name: &str, folder: &Path) -> Result<Self, Failure> {
+        Self::start_into(command, name, folder, None)
+    }
+
+    /// The same with its standard output in a file.
+    pub(crate) fn start_into(
+        mut command: Command,
+        name: &str,
+        folder: &Path,
+        out: Option<File>,
+    ) -> Result<Self, Failure> {
         let log = folder.join(format!("{name}.log"));
         let file = File::options().create(true).append(true).open(&log)?;
         let mut child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(out.map_or_else(Stdio::piped, Stdio::from))
             .stderr(file)
             .spawn()
             .map_err(|error| format!("{name}: {error}"))?;
@@ -119,6 +131,23 @@ impl Process {
         }
     }
 
+    /// Waits for words in its log.
+    pub(crate) fn wait_logged(&mut self, words: &str, limit: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + limit;
+        while !std::fs::read_to_string(&self.log)?.contains(words) {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(format!("{} ended ({status}){}", self.name, self.tail()).into());
+            }
+            if Instant::now() > end {
+                return Err(
+                    format!("{}: no {words:?} in {limit:?}{}", self.name, self.tail()).into(),
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
     /// Whether it has ended, and how.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>, Failure> {
         self.note_time();
@@ -131,6 +160,53 @@ impl Process {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
+    }
+
+    /// Stops a worker's thread, as a fault in it would, and waits until the process has ended by itself.
+    pub(crate) fn stop_thread(
+        &mut self,
+        worker: u16,
+        limit: Duration,
+    ) -> Result<Duration, Failure> {
+        let thread = self.worker_thread(worker)?;
+        ptrace::seize(thread, ptrace::Options::empty())?;
+        ptrace::interrupt(thread)?;
+        waitpid(thread, Some(WaitPidFlag::__WALL))?;
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            // Only who traces it can tell, and has to let it go.
+            let flags = WaitPidFlag::__WALL | WaitPidFlag::WNOHANG;
+            match waitpid(thread, Some(flags)) {
+                Ok(WaitStatus::StillAlive | WaitStatus::PtraceEvent(..)) => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => {
+                    let took = start.elapsed();
+                    // The first thread's end is the process's.
+                    let _ = self.child.wait();
+                    return Ok(took);
+                }
+            }
+        }
+        Err(format!("{} runs on with a stuck worker{}", self.name, self.tail()).into())
+    }
+
+    /// The first worker is the process's first thread; the others bear their numbers.
+    fn worker_thread(&self, worker: u16) -> Result<Pid, Failure> {
+        let own = i32::try_from(self.child.id())?;
+        if worker == 0 {
+            return Ok(Pid::from_raw(own));
+        }
+        let name = format!("crem-worker-{worker}");
+        for entry in std::fs::read_dir(format!("/proc/{own}/task"))? {
+            let path = entry?.path();
+            let comm = std::fs::read_to_string(path.join("comm"))?;
+            if comm.trim() == name {
+                let id = path.file_name().and_then(|n| n.to_str()?.parse().ok());
+                return id.map(Pid::from_raw).ok_or_else(|| "no thread".into());
+            }
+        }
+        Err(format!("{} has no thread {name}", self.name).into())
     }
 
     /// SIGTERM, then waits. Tells how it ended.

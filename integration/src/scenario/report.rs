@@ -9,9 +9,11 @@ use crem_wan::{Class, Fate, Report as WanReport};
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::changes::Changes;
 use super::check::Finding;
 use super::ledger::Ledger;
 use super::machine::MachineUse;
+use super::metering::SiteReport;
 use super::spec::Host;
 
 /// A scenario's runs and what was found.
@@ -52,6 +54,11 @@ pub struct RunReport {
     pub wan: WanReport,
     /// Counters of the gateways since their last start.
     pub gateways: BTreeMap<String, SegmentCounters>,
+    /// What the gateways exported and collectors got, where the scenario has metering.
+    #[serde(default)]
+    pub metering: BTreeMap<String, SiteReport>,
+    /// Documents brought into force meanwhile.
+    pub changes: Changes,
     /// Frames from host A to host B.
     pub a_to_b: Ledger,
     /// Frames from host B to host A.
@@ -66,6 +73,12 @@ pub struct RunReport {
     pub inband_open_ports: Option<Vec<u16>>,
     /// TCP ports tried.
     pub inband_tried_ports: usize,
+    /// Milliseconds that a gateway with a stuck worker took to end by itself.
+    #[serde(default)]
+    pub stuck_ended_ms: Option<u64>,
+    /// Milliseconds from then, its worker's stop, until it forwarded again.
+    #[serde(default)]
+    pub stuck_gap_ms: Option<u64>,
     /// Use of the machine while the flows ran.
     pub machine: MachineUse,
     /// Processor seconds by program.

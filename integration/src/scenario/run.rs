@@ -11,6 +11,7 @@ use super::ends::Ends;
 use super::gateway::Gateway;
 use super::ledger::balance;
 use super::machine::Ticks;
+use super::metering::{Deed, Site, SiteReport, certificates};
 use super::process::{Process, Programs, read_json};
 use super::report::{FlowReport, Outcome, RunReport, gateway_name};
 use super::script::Script;
@@ -106,6 +107,9 @@ struct Stage<'a> {
     folder: PathBuf,
     ends: Vec<Ends>,
     gateways: Vec<Gateway>,
+    /// When the worker of one of them was stopped.
+    stuck_since: Option<Instant>,
+    sites: Vec<Site>,
     taps: Vec<Tap>,
     wan: Process,
     world: Topology,
@@ -121,12 +125,19 @@ impl<'a> Stage<'a> {
         let world = Topology::build(scenario, mode.name())?;
         let mut wan = start_wan(context, scenario, &world, &folder)?;
         wan.wait_ready(READY_LIMIT)?;
-        let mut gateways = Vec::new();
+        let (mut gateways, mut sites) = (Vec::new(), Vec::new());
+        if scenario.metering.is_some() {
+            certificates(&folder)?;
+        }
         if mode != Mode::Bare {
             for host in [Host::A, Host::B] {
                 let mut gateway = Gateway::prepare(scenario, host, mode, &folder)?;
                 gateway.start(&world, &context.programs)?;
                 gateways.push(gateway);
+                if let Some(metering) = &scenario.metering {
+                    let programs = &context.programs;
+                    sites.push(Site::start(metering, host, &world, programs, &folder)?);
+                }
             }
         }
         let (ends, taps) = (Vec::new(), Vec::new());
@@ -137,6 +148,8 @@ impl<'a> Stage<'a> {
             folder,
             ends,
             gateways,
+            stuck_since: None,
+            sites,
             taps,
             wan,
             world,
@@ -198,14 +211,22 @@ impl<'a> Stage<'a> {
 
     fn watch_to_the_end(&mut self, start: Instant, report: &mut RunReport) -> Result<(), Failure> {
         let mut script = Script::new(&self.scenario.event, start);
+        let mut deeds = self.deeds(start);
         let mut asked = start;
         loop {
             self.check_stop()?;
             self.run_script(&mut script, report)?;
+            self.do_deeds(&mut deeds)?;
             for gateway in &mut self.gateways {
                 gateway.check_alive()?;
             }
-            let over = self.requesters_ended()? && script.is_over();
+            for site in &mut self.sites {
+                site.check_alive()?;
+            }
+            if self.mode.is_active() && report.changes.made < self.scenario.changes {
+                report.changes.step(&self.gateways)?;
+            }
+            let over = self.requesters_ended()? && script.is_over() && deeds.is_empty();
             report.given_up = !over && start.elapsed() > self.limit();
             let last = over || report.given_up;
             if self.mode.is_active() && (last || asked.elapsed() >= ASK) {
@@ -218,6 +239,32 @@ impl<'a> Stage<'a> {
             }
             std::thread::sleep(WATCH);
         }
+    }
+
+    /// What happens to the export of gateways, last first.
+    fn deeds(&self, start: Instant) -> Vec<(Instant, Host, Deed)> {
+        let events = self.scenario.metering.iter().flat_map(|m| &m.event);
+        let mut deeds: Vec<_> = events
+            .map(|event| {
+                (
+                    start + Duration::from_millis(event.at_ms),
+                    event.at,
+                    event.does,
+                )
+            })
+            .collect();
+        deeds.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
+        deeds
+    }
+
+    fn do_deeds(&mut self, deeds: &mut Vec<(Instant, Host, Deed)>) -> Result<(), Failure> {
+        while let Some((_, host, deed)) = deeds.pop_if(|(at, ..)| *at <= Instant::now()) {
+            let mut sites = self.sites.iter_mut();
+            let site = sites.find(|site| site.host == host);
+            let site = site.ok_or("an event names a gateway that is not there")?;
+            site.act(deed, &self.world, &self.context.programs)?;
+        }
+        Ok(())
     }
 
     fn limit(&self) -> Duration {
@@ -246,6 +293,13 @@ impl<'a> Stage<'a> {
                 for flow in &mut report.flows {
                     flow.protected_again_ms = None;
                 }
+                if let Some(gone) = self.stuck_since.take() {
+                    report.stuck_gap_ms = Some(gone.elapsed().as_millis() as u64);
+                }
+            } else if let Some(worker) = act.stuck {
+                self.stuck_since = Some(Instant::now());
+                let took = gateway.get_stuck(worker)?;
+                report.stuck_ended_ms = Some(took.as_millis() as u64);
             } else {
                 gateway.crash()?;
             }
@@ -272,7 +326,17 @@ impl<'a> Stage<'a> {
             report
                 .gateways
                 .extend(gateway.counters().map(|c| (name.to_owned(), c)));
+            let relay = gateway.relay();
             report.cpu_seconds.insert(name.to_owned(), gateway.stop()?);
+            if let Some(site) = self.sites.iter_mut().find(|site| site.host == gateway.host) {
+                let mut what = SiteReport {
+                    relay,
+                    ..SiteReport::default()
+                };
+                site.finish(&mut what)?;
+                site.read_slow(&self.context.programs, &mut what)?;
+                report.metering.insert(name.to_owned(), what);
+            }
         }
         self.balance(report)
     }

@@ -18,6 +18,8 @@ pub(crate) struct Act {
     pub(crate) host: Host,
     /// It comes back.
     pub(crate) start: bool,
+    /// It goes because this worker is stuck.
+    pub(crate) stuck: Option<u16>,
 }
 
 impl Script {
@@ -28,8 +30,13 @@ impl Script {
             let gone = start + Duration::from_millis(event.at_ms);
             let back = gone + Duration::from_millis(event.restart_after_ms);
             let host = event.kill;
-            acts.push((gone, Act { host, start: false }));
-            acts.push((back, Act { host, start: true }));
+            let act = |start| Act {
+                host,
+                start,
+                stuck: event.stuck_worker,
+            };
+            acts.push((gone, act(false)));
+            acts.push((back, act(true)));
         }
         acts.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         Self {
@@ -59,6 +66,7 @@ mod tests {
         let event = |at_ms, kill| Event {
             at_ms,
             kill,
+            stuck_worker: None,
             restart_after_ms: 100,
         };
         let mut script = Script::new(&[event(500, Host::B), event(50, Host::A)], start);

@@ -7,6 +7,7 @@ use crem_wan::Config as WanConfig;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::metering::Metering;
 
 /// A scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,12 +42,21 @@ pub struct Scenario {
     /// Keys for `limits` in the document of both gateways.
     #[serde(default)]
     pub limits: toml::Table,
+    /// Workers of each gateway.
+    #[serde(default = "default_workers")]
+    pub workers: u16,
     /// Runs to make; without it those that the expectations need.
     #[serde(default)]
     pub runs: Vec<Mode>,
     /// What happens while the flows run.
     #[serde(default)]
     pub event: Vec<Event>,
+    /// What is observed for IPFIX; both gateways export it then, each to collectors of its own.
+    pub metering: Option<Metering>,
+    /// Documents to bring into force one after the other while the flows run and both gateways protect,
+    /// both gateways together.
+    #[serde(default)]
+    pub changes: u64,
     /// What has to hold.
     #[serde(default)]
     pub expect: Expect,
@@ -178,6 +188,8 @@ pub struct Flow {
     /// Resend single packets.
     #[serde(default)]
     pub selective_repeat: bool,
+    /// Packets after which its UDP source port changes.
+    pub udp_source_lasts: Option<u32>,
     /// The name of the reason that a gateway gives, if this flow is not meant to be protected.
     pub unprotected: Option<String>,
 }
@@ -188,8 +200,10 @@ pub struct Flow {
 pub struct Event {
     /// Milliseconds after the requesters started.
     pub at_ms: u64,
-    /// Gateway to end with SIGKILL.
+    /// Gateway to end, with SIGKILL unless `stuck_worker` is there.
     pub kill: Host,
+    /// The worker of this number is stopped, and the gateway has to end by itself.
+    pub stuck_worker: Option<u16>,
     /// Milliseconds until it is started again.
     pub restart_after_ms: u64,
 }
@@ -224,6 +238,13 @@ pub struct Expect {
     pub marks_arrive: bool,
     /// What becomes of PATH_REPORTs.
     pub path_reports: Option<PathReports>,
+    /// Packets that were not restored leave at the far host in the order in which they were sent, and no
+    /// more restored ones are behind later packets than the gateways say.
+    pub in_order: bool,
+    /// Milliseconds in which a gateway with a stuck worker ends by itself.
+    pub stuck_ends_ms: u64,
+    /// Of the workers of each gateway, how many restore or code at least.
+    pub workers_used: u64,
     /// No TCP port of the near gateway's in-band address may accept a connection from host A.
     pub inband_tcp_closed: bool,
 }
@@ -239,6 +260,9 @@ impl Default for Expect {
             formula_within: None,
             marks_arrive: false,
             path_reports: None,
+            in_order: false,
+            stuck_ends_ms: 500,
+            workers_used: 0,
             inband_tcp_closed: false,
         }
     }
@@ -246,6 +270,9 @@ impl Default for Expect {
 
 fn default_mtu() -> u16 {
     4_400
+}
+fn default_workers() -> u16 {
+    1
 }
 fn default_limit() -> u64 {
     90
@@ -331,8 +358,14 @@ impl Scenario {
                 found.push("path reports are expected of a direction without reporter".to_owned());
             }
         }
+        if self.changes > 0 && self.gateways == Gateways::None {
+            found.push("changes without gateways".to_owned());
+        }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());
+        }
+        if self.metering.is_some() && (self.gateways == Gateways::None || !self.event.is_empty()) {
+            found.push("metering without gateways, or with gateways that go".to_owned());
         }
         found
     }

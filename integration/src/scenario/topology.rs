@@ -172,6 +172,12 @@ impl Topology {
         Ok(())
     }
 
+    /// Has the kernel keep little of what programs at a place send, so that they notice who reads slowly.
+    pub(crate) fn narrow(&self, place: Place) -> Result<(), Failure> {
+        let key = "net.ipv4.tcp_wmem=4096 16384 131072";
+        ip(&["netns", "exec", &self.name(place), "sysctl", "-qw", key])
+    }
+
     /// Whether host A reaches an address.
     pub(crate) fn ping(&self, target: std::net::IpAddr, wait_s: u32) -> bool {
         let mut command = self.command(Place::Host(Host::A), Path::new("ping"));

@@ -152,6 +152,7 @@ fn packet(opcode: u8, psn: u32, malformed: bool) -> Observation {
         destination_port: 4791,
         tos: 0,
         ip_octets: 128,
+        payload_off: 42,
         payload_octets: if malformed { 12 } else { 100 },
         context: KEY.context,
         bth: Bth {

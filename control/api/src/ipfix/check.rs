@@ -8,6 +8,8 @@ use crate::read::{Issue, Issues};
 
 /// The PEN of reverse elements (RFC 5103), which is nobody's own.
 const REVERSE_PEN: u32 = 29305;
+/// UDP port of RoCEv2.
+const ROCE_PORT: u16 = 4791;
 /// Half of the PSN space: a retransmission has to come sooner (AMB-SEQ-HALF).
 const HALF_SPACE: u64 = 1 << 23;
 
@@ -29,8 +31,13 @@ pub(crate) fn ipfix(document: &Document, issues: &Issues) {
     numbers(ipfix, &check);
     points(document, ipfix, &check);
     connections(ipfix, &check);
-    for (name, collector) in &ipfix.collectors {
+    let mut numbers = BTreeMap::new();
+    for (number, name, collector) in ipfix.numbered() {
         self::collector(collector, &format!("/collectors/{name}"), &check);
+        if let Some(other) = numbers.insert(number, name) {
+            let found = format!("a name with the number of collector {other}, {number}");
+            check.say(&format!("/collectors/{name}"), found, "another name");
+        }
     }
     if ipfix.collectors.is_empty() {
         check.say("/collectors", "no collector", "at least one collector");
@@ -41,6 +48,10 @@ fn numbers(ipfix: &Ipfix, check: &Check<'_>) {
     if ipfix.pen == REVERSE_PEN {
         let expected = "a private enterprise number of your own; 29305 stands for reverse elements";
         check.say("/pen", ipfix.pen.to_string(), expected);
+    }
+    if ipfix.vxlan_port == ROCE_PORT {
+        let expected = "another port than that of RoCEv2";
+        check.say("/vxlan_port", ROCE_PORT.to_string(), expected);
     }
     if ipfix.first_element.is_some() != ipfix.elements.is_empty() {
         let found = if ipfix.first_element.is_some() {

@@ -47,6 +47,8 @@ pub struct Ipfix {
     pub time_error_ns: u32,
     /// Memory of all meters at most, MB.
     pub memory_mb: u32,
+    /// UDP port of VXLAN, looked into where a scope names a network of it.
+    pub vxlan_port: u16,
     /// Which packets are RoCEv2. Without a scope nothing is observed (AMB-BTH-CTX).
     pub scopes: BTreeMap<Name, Scope>,
     /// Observation Points.
@@ -57,7 +59,7 @@ pub struct Ipfix {
     pub sequence: SequenceBounds,
     /// Connections whose sequence is observed.
     pub connections: BTreeMap<Name, Connection>,
-    /// Collectors. One's number between processes is its place in this table.
+    /// Collectors. One's number between processes comes from its name ([`collector_number`]).
     pub collectors: BTreeMap<Name, Collector>,
 }
 
@@ -73,7 +75,7 @@ pub struct Scope {
     pub tags: Tags,
 }
 
-/// The VLAN tags that packets of a scope have, or a connection's.
+/// The VLAN tags that packets of a scope have, or a connection's, or the VXLAN network that they are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Tags {
     /// The VLAN identifier, the outer one of two; untagged without it.
@@ -84,6 +86,9 @@ pub struct Tags {
     pub inner_vlan: Option<u16>,
     /// Whatever the tags are: only where VLANs do not part tenants.
     pub any_tags: bool,
+    /// Inside VXLAN with this network identifier: addresses, ports and octets are those of the inner packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vxlan: Option<u32>,
 }
 
 /// Where in a segment packets are observed.
@@ -215,12 +220,21 @@ impl Default for SequenceBounds {
     }
 }
 
+/// The number that the data plane and the exporting process call a collector by. It follows from the name
+/// alone (FNV-1a of 32 bits, its halves combined), so that it stays when others come and go, and when the
+/// two processes have read different versions of a document.
+pub fn collector_number(name: &Name) -> u16 {
+    let hash = name.as_str().bytes().fold(0x811c_9dc5_u32, |hash, octet| {
+        (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193)
+    });
+    (hash >> 16) as u16 ^ hash as u16
+}
+
 impl Ipfix {
-    /// The collectors in the order of their numbers.
+    /// The collectors with their numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (u16, &Name, &Collector)> {
-        (0..)
-            .zip(&self.collectors)
-            .map(|(number, (name, collector))| (number, name, collector))
+        let each = self.collectors.iter();
+        each.map(|(name, collector)| (collector_number(name), name, collector))
     }
 
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
@@ -234,6 +248,7 @@ impl Ipfix {
         let qp_octets = t.or("qp_octets", 3, |n| n.integer(3..=4u8));
         let time_error = t.or("time_error_ns", 1000, |n| n.integer(0..=u32::MAX));
         let memory = t.or("memory_mb", 256, |n| n.integer(1..=1 << 20));
+        let vxlan_port = t.or("vxlan_port", 4789, |n| n.integer(1..=u16::MAX));
         let scopes = t.or("scopes", BTreeMap::new(), |n| {
             read_named(n, MAX_SCOPES, Scope::read)
         });
@@ -261,6 +276,7 @@ impl Ipfix {
             qp_octets: qp_octets?,
             time_error_ns: time_error?,
             memory_mb: memory?,
+            vxlan_port: vxlan_port?,
             scopes: scopes?,
             points: points?,
             flows: flows?,
@@ -313,7 +329,11 @@ impl Tags {
         let vlan = t.optional("vlan", |n| n.integer(0..=4094u16));
         let inner = t.optional("inner_vlan", |n| n.integer(0..=4094u16));
         let any = t.or("any_tags", false, |n| n.flag());
-        let (vlan, inner_vlan, any_tags) = (vlan?, inner?, any?);
+        let vxlan = t.optional("vxlan", |n| n.integer(0..=0x00ff_ffffu32));
+        let (vlan, inner_vlan, any_tags, vxlan) = (vlan?, inner?, any?, vxlan?);
+        if vxlan.is_some() && (vlan.is_some() || any_tags) {
+            return t.at("vxlan").fail("no vxlan beside vlan or any_tags");
+        }
         if inner_vlan.is_some() && vlan.is_none() {
             return t.at("inner_vlan").fail("no inner_vlan without vlan");
         }
@@ -324,6 +344,7 @@ impl Tags {
             vlan,
             inner_vlan,
             any_tags,
+            vxlan,
         })
     }
 }

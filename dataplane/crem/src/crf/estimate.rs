@@ -222,6 +222,8 @@ pub(crate) struct Times {
     pub(crate) allowance: Duration,
     /// Hold H; `None` where nothing may be held.
     pub(crate) hold: Option<Duration>,
+    /// What the operator's hold would have to be to fit one coded round, if it is shorter.
+    pub(crate) short_of: Option<Duration>,
     /// Without a source packet for this long a burst has ended (AMB-BURSTEND).
     pub(crate) burst: Duration,
 }
@@ -253,13 +255,28 @@ impl Times {
         } else {
             hold
         };
-        Self {
-            srtt: basis.rtt.srtt().or(basis.domain_rtt).unwrap_or(RTT_UNKNOWN),
+        let srtt = basis.rtt.srtt().or(basis.domain_rtt);
+        let mut times = Self {
+            srtt: srtt.unwrap_or(RTT_UNKNOWN),
             min_rtt,
             allowance,
             hold,
+            short_of: None,
             burst,
-        }
+        };
+        times.short_of = times.short_of_round(basis);
+        times
+    }
+
+    /// A gap is asked for once its block has ended and the allowance is over; the answer takes a round trip,
+    /// and may be reordered itself.
+    fn short_of_round(&self, basis: &Basis<'_>) -> Option<Duration> {
+        let (Some(hold), Hold::Fixed(_), Some(k)) = (self.hold, basis.hold, basis.k) else {
+            return None;
+        };
+        let block = basis.spacing?.saturating_mul(u32::from(k)).max(self.burst);
+        let round = block + self.srtt + 2 * self.allowance;
+        (hold < round).then_some(round)
     }
 
     /// How long an answer is waited for (AMB-REQRETRY).
@@ -324,6 +341,32 @@ mod tests {
             ..b
         });
         assert_eq!((capped.allowance, capped.hold), (5 * MS, Some(5 * MS)));
+    }
+
+    // shows: AMB-HOLD
+    #[test]
+    fn an_operators_hold_that_is_too_short_for_a_coded_round_is_told() {
+        let rtt = rtt(20 * MS);
+        let short_of = |hold| {
+            let hold = Hold::Fixed(hold);
+            Times::of(&Basis {
+                hold,
+                ..basis(&rtt)
+            })
+            .short_of
+        };
+        // A block of 32 takes 320 us; asking and being answered 20 ms and twice 100 us.
+        let round = 20 * MS + 520 * US;
+        assert_eq!(short_of(round), None);
+        assert_eq!(short_of(round - US), Some(round));
+        let auto = Times::of(&basis(&rtt));
+        assert_eq!(auto.short_of, None, "the automatic one is not meant to");
+        let slow = Times::of(&Basis {
+            spacing: Some(MS),
+            hold: Hold::Fixed(20 * MS),
+            ..basis(&rtt)
+        });
+        assert_eq!(slow.short_of, Some(52 * MS + 200 * US));
     }
 
     #[test]

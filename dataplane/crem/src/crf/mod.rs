@@ -63,7 +63,7 @@ use hashbrown::HashMap;
 use crate::actions::{Actions, Decoded, Delivery, Transmit};
 use crate::config::{CoreConfig, Mode};
 use crate::events::{Event, EventQueue, Unprotected};
-use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
+use crate::packet::{Desc, Farewell, PktBuf, PsnSpace, StreamKey};
 use crate::plan::RDMA_MTUS;
 use crate::rng::Rng;
 use crate::table::BoundedTable;
@@ -159,6 +159,11 @@ impl<B: PktBuf> Crf<B> {
         self.shared.same = Some(same);
     }
 
+    /// Gives the function something to tell of frames that it is about to let go of.
+    pub fn announce_to(&mut self, farewell: Farewell<B>) {
+        self.shared.store.farewell = Some(farewell);
+    }
+
     /// Takes another configuration. Switching to passthrough ends every flow; what is held goes out.
     /// The bound of the flow table stays what it was at the start.
     pub fn set_config(&mut self, now: Instant, config: CoreConfig, out: &mut Actions<B>) {
@@ -167,7 +172,7 @@ impl<B: PktBuf> Crf<B> {
             .hold_budget
             .set_bounds(u64::from(crf.hold_packets), crf.hold_octets);
         self.shared.store.set_bounds(crf);
-        let ends = config.mode == Mode::Passthrough;
+        let ends = config.mode != Mode::Active;
         let without_responses = !config.responses;
         self.config = config;
         if ends {

@@ -1,8 +1,7 @@
 //! Missing PSNs whose block no REPAIR has named: when they are waited and asked for in the PSN-range form
 //! (AMB-RANGEWAIT, AMB-RANGE), and what becomes of them when a block explains them.
 
-use alloc::vec::Vec;
-use crem_wire::crem::{Message, PsnRange, RangeRequest};
+use crem_wire::crem::{Message, PsnRange, RangeRequest, Ranges};
 use crem_wire::{Psn, RequestId};
 
 use super::gaps::Gap;
@@ -10,8 +9,8 @@ use super::phase::{Act, Event, Phase};
 use super::track::{Cx, MAX_GAPS, Track};
 use super::window::{Place, Seen, Window};
 
-/// Ranges in one request: it stays far below any MTU.
-const MAX_RANGES: usize = 64;
+/// Ranges in one request: it stays far below any MTU, and takes no memory of its own.
+const MAX_RANGES: usize = Ranges::INLINE;
 
 impl<B: Clone> Track<B> {
     pub(crate) fn track_gap(&mut self, start: Psn, to: Psn, m: u8, cx: &mut Cx<'_, B>) {
@@ -75,7 +74,7 @@ impl<B: Clone> Track<B> {
         }
         let mut pieces = core::mem::take(&mut cx.shared.pieces);
         self.gaps.due_at(cx.now, &mut pieces);
-        let mut asks: [Vec<PsnRange>; 2] = [Vec::new(), Vec::new()];
+        let mut asks = [Ranges::new(), Ranges::new()];
         let mut ids: [Option<RequestId>; 2] = [None, None];
         for gap in &pieces {
             self.act_on_gap(gap, &mut asks, &mut ids, cx);
@@ -100,7 +99,7 @@ impl<B: Clone> Track<B> {
     fn act_on_gap(
         &mut self,
         gap: &Gap,
-        asks: &mut [Vec<PsnRange>; 2],
+        asks: &mut [Ranges; 2],
         ids: &mut [Option<RequestId>; 2],
         cx: &mut Cx<'_, B>,
     ) {
@@ -254,7 +253,7 @@ impl<B: Clone> Track<B> {
     }
 }
 
-fn push_ranges(ranges: &mut Vec<PsnRange>, gap: &Gap) {
+fn push_ranges(ranges: &mut Ranges, gap: &Gap) {
     let mut start = gap.start;
     let mut rest = gap.count;
     while rest > 0 && ranges.len() < usize::from(u16::MAX) {

@@ -293,7 +293,7 @@ impl<B: PktBuf> Crf<B> {
     /// response is restored that was asked for again meanwhile (AMB-READRESP). Does nothing while streams
     /// of responses are switched off.
     pub fn on_reverse_burst(&mut self, now: Instant, burst: &[Desc<B>], out: &mut Actions<B>) {
-        if !self.config.responses || self.config.mode == Mode::Passthrough {
+        if !self.config.responses || self.config.mode != Mode::Active {
             return;
         }
         for desc in burst.iter().filter(|desc| desc.asks()) {

@@ -46,6 +46,9 @@ pub struct FlowStatus {
     pub allowance: Option<Duration>,
     /// Hold H; `None` where nothing is held.
     pub hold: Option<Duration>,
+    /// Hold that a coded round needs at least, if the operator's is shorter; of no matter to hosts that take
+    /// packets in any order (AMB-HOLD).
+    pub hold_for_round: Option<Duration>,
     /// Loss rate before restoration, as seen here, 0 to 1.
     pub loss: f64,
     /// Loss rate after restoration, 0 to 1.
@@ -82,6 +85,7 @@ impl FlowStatus {
             min_rtt: track.and_then(|t| t.rtt.min()),
             allowance: track.map(|t| t.times.allowance),
             hold: track.and_then(|t| t.times.hold),
+            hold_for_round: track.and_then(|t| t.times.short_of),
             loss: track.map_or(0.0, |t| t.tally.loss()),
             loss_after: track.map_or(0.0, |t| t.tally.loss_after()),
             kept: track

@@ -7,7 +7,7 @@ use super::flow::{Binding, Flow, Shared, Who};
 use super::params::{Config, Shape};
 use super::states::State;
 use crate::plan::{self, Family};
-use crate::policy::{self, Bounds, Choice, Demand, Need, Rules};
+use crate::policy::{self, Choice, Demand, Need, Rules};
 use crate::time::{Duration, Instant};
 
 /// A symbol length with the largest k whose REPAIR fits the path.
@@ -165,12 +165,7 @@ impl<B> Shared<B> {
     /// What a block of k toward `peer` needs, within the operator's bounds and the peer's.
     fn need(&mut self, peer: core::net::SocketAddr, k: u8, max_m: u8) -> Need {
         let fec = &self.cfg.fec;
-        let share = u32::from(k) * fec.repair_share_permille / 1000;
-        let share = u8::try_from(share).unwrap_or(u8::MAX);
-        let bounds = Bounds {
-            min: fec.m_min,
-            max: fec.m_max.min(max_m).min(share.max(fec.m_min)),
-        };
+        let bounds = fec.bounds(k, max_m);
         let targets = fec.targets;
         let initial = policy::Losses::independent(f64::from(fec.initial_loss_ppm) / 1e6);
         match self.path_of(peer) {

@@ -79,8 +79,8 @@ impl<B: Clone> Binding<B> {
     pub(super) fn on_range_request(&mut self, msg: &RangeRequest, ctx: &mut Ctx<'_, B>) {
         ctx.sh.counters.requests_range += 1;
         self.drop_stale(ctx);
-        let ranges = msg.ranges.get(..MAX_RANGES).unwrap_or(&msg.ranges);
-        ctx.sh.counters.ranges_dropped += (msg.ranges.len() - ranges.len()) as u64;
+        let count = msg.ranges.len().min(MAX_RANGES);
+        ctx.sh.counters.ranges_dropped += (msg.ranges.len() - count) as u64;
         let ask = Ask {
             request: msg.request,
             named: Bitmap::EMPTY,
@@ -89,12 +89,12 @@ impl<B: Clone> Binding<B> {
             fallback: msg.fallback,
         };
         let Some(known) = self.known_from else {
-            ctx.sh.counters.requests_unheld += ranges.len() as u64;
+            ctx.sh.counters.requests_unheld += count as u64;
             return;
         };
         let mut sorted = core::mem::take(&mut ctx.sh.ranges);
         sorted.clear();
-        sorted.extend_from_slice(ranges);
+        sorted.extend(msg.ranges.iter().take(count));
         sorted.sort_unstable_by_key(|range| range.start.distance_from(known));
         let mut at = known;
         for range in &sorted {
@@ -107,8 +107,8 @@ impl<B: Clone> Binding<B> {
             }
             at = self.answer_run(at, end, &sorted, &ask, ctx);
         }
+        self.defer_ranges(&sorted, ask, ctx);
         ctx.sh.ranges = sorted;
-        self.defer_ranges(ranges, ask, ctx);
     }
 
     /// Walks the blocks, and the stretches between them, from `at` to `end`; returns where it stopped.

@@ -23,6 +23,10 @@ counters! {
         sources_no_room,
         /// Packets of response streams while these are switched off.
         responses_ignored,
+        /// Packets of datagram service, which is never protected (AMB-OPCODES).
+        datagrams,
+        /// Notes of datagram traffic given up for newer ones.
+        datagrams_evicted,
         /// Packets seen in passthrough mode.
         passthrough,
         /// Flows that lost their place in the report budget to busier ones (AMB-SCALE).

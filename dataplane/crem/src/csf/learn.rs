@@ -175,6 +175,8 @@ impl<B: PktBuf> Csf<B> {
         if !agrees {
             self.sh.counters.acks_unmatched += 1;
             self.learn.pairs.doubt(ack);
+        } else if let Some(mtu) = ack.mtu {
+            self.learn_mtu(now, &key, mtu);
         }
     }
 }
@@ -186,7 +188,8 @@ impl<B: PktBuf> Flow<B> {
         let srtt = self.rtt(sh).0.unwrap_or(Duration::from_millis(100));
         let micros = u64::try_from(srtt.as_micros()).unwrap_or(u64::MAX);
         let sent = self.track.rate(now).saturating_mul(micros) / 500_000;
-        let lately = sent.saturating_add(LATE_MIN).min(self.track.new_packets);
+        let packets = sent.saturating_add(LATE_MIN).min(self.track.new_packets);
+        let lately = self.track.positions_of(packets);
         u64::try_from(back).is_ok_and(|back| (1..=lately).contains(&back))
     }
 

@@ -15,7 +15,8 @@ impl<B: PktBuf> Csf<B> {
             .iter()
             .filter_map(|(_, _, flow)| flow.binding.as_ref());
         let blocks: usize = bindings.map(|b| b.block_octets()).sum();
-        let tables = self.flows.octets() + self.learn.octets() + self.sh.octets();
+        let tables =
+            self.flows.octets() + self.learn.octets() + self.datagrams.octets() + self.sh.octets();
         Memory {
             flows: self.flows.len() as u64,
             flow_state: flow_state as u64,

@@ -27,7 +27,7 @@ impl<B: PktBuf> Csf<B> {
         _ce: bool,
         actions: &mut Actions<B>,
     ) {
-        if self.sh.cfg.mode == Mode::Passthrough {
+        if self.sh.cfg.mode != Mode::Active {
             self.sh.counters.unexpected_message += 1;
             return;
         }

@@ -22,6 +22,7 @@ mod admission;
 mod answer;
 mod block;
 mod counters;
+mod datagram;
 mod early;
 mod elsewhere;
 mod flow;
@@ -40,7 +41,7 @@ mod retain;
 mod sizes;
 pub(crate) mod states;
 mod status;
-mod track;
+pub(crate) mod track;
 mod traffic;
 mod volume;
 
@@ -50,6 +51,7 @@ mod testing;
 mod tests;
 
 pub use counters::CsfCounters;
+pub use datagram::{DatagramKey, DatagramStatus};
 pub use elsewhere::FlowIdChange;
 pub use flow::FlowCounts;
 pub use path::PathStatus;
@@ -65,6 +67,7 @@ use crem_wire::crem::registry::CloseReason;
 use hashbrown::HashMap;
 
 use self::admission::Admission;
+use self::datagram::Datagrams;
 use self::flow::{Flow, Io, Shared};
 use self::learn::Learn;
 use self::negotiate::Cause;
@@ -76,7 +79,7 @@ use crate::actions::{Actions, Transmit};
 use crate::bucket::TimeBucket;
 use crate::config::{CoreConfig, Mode};
 use crate::events::{Event, EventQueue, Unprotected};
-use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
+use crate::packet::{Desc, Farewell, PktBuf, PsnSpace, StreamKey};
 use crate::rng::Rng;
 use crate::table::{BoundedTable, Class};
 use crate::time::{Duration, Instant};
@@ -92,6 +95,7 @@ const TIMER_STEP: Duration = Duration::from_micros(1);
 pub struct Csf<B> {
     flows: BoundedTable<StreamKey, Box<Flow<B>>>,
     learn: Learn,
+    datagrams: Datagrams,
     sh: Shared<B>,
 }
 
@@ -102,6 +106,7 @@ impl<B: PktBuf> Csf<B> {
         Self {
             flows: BoundedTable::new(csf.max_flows),
             learn: Learn::new(csf.max_flows),
+            datagrams: Datagrams::new(),
             sh: Shared {
                 peers: Peers::new(csf.max_peers),
                 paths: BoundedTable::new(csf.max_peers),
@@ -124,11 +129,16 @@ impl<B: PktBuf> Csf<B> {
         }
     }
 
+    /// Gives the function something to tell of frames that it is about to let go of.
+    pub fn announce_to(&mut self, farewell: Farewell<B>) {
+        self.sh.retained.farewell = Some(farewell);
+    }
+
     /// Takes another configuration: retention, pacing and policy hold from now on, limits for what is
-    /// negotiated from now on; passthrough closes every flow. The tables keep the bounds they were
-    /// made with.
+    /// negotiated from now on; other modes than active close every flow. The tables keep the bounds they
+    /// were made with.
     pub fn set_config(&mut self, now: Instant, cfg: CoreConfig) {
-        if cfg.mode == Mode::Passthrough {
+        if cfg.mode != Mode::Active {
             self.close_all(CloseReason::Normal);
         } else if !cfg.responses {
             self.close_where(CloseReason::Normal, |key| key.space == PsnSpace::Responses);
@@ -233,12 +243,17 @@ impl<B: PktBuf> Csf<B> {
             }
         }
         self.rank_flows(now);
+        self.datagrams.expire(now, self.sh.cfg.csf.idle);
     }
 
     /// When `on_timeout` is to be called next.
     pub fn next_timeout(&self) -> Option<Instant> {
         let ranking = (self.sh.admission.next_at()).filter(|_| !self.flows.is_empty());
-        [self.sh.timers.next(), ranking].into_iter().flatten().min()
+        let datagrams = self.datagrams.next_timeout(self.sh.cfg.csf.idle);
+        [self.sh.timers.next(), ranking, datagrams]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Takes the next message to send. REPAIR is not among them: it goes through [`Actions::emit`].
@@ -301,8 +316,8 @@ impl<B: PktBuf> Csf<B> {
     }
 
     /// The RDMA MTU of a connection as its other direction shows it, in READ responses for requests of
-    /// `stream` (AMB-RDMAMTU). Of streams that are not tracked, or have shown it themselves, and for
-    /// what is no RDMA MTU, nothing happens.
+    /// `stream` (AMB-RDMAMTU); [`Csf::on_ack`] finds it there where learning is on. Of streams that are not
+    /// tracked, or have shown it themselves, and for what is no RDMA MTU, nothing happens.
     pub fn learn_mtu(&mut self, now: Instant, stream: &StreamKey, octets: u16) {
         if let Some(slot) = self.flows.slot(stream) {
             self.with_flow(slot, |flow, sh| {

@@ -6,6 +6,7 @@ use crem_wire::{ConfigId, FlowId};
 use super::early;
 use super::flow::{Flow, FlowCounts, Shared};
 use super::states::State;
+use crate::config::Mode;
 use crate::events::Unprotected;
 use crate::packet::StreamKey;
 use crate::policy::{BreakerState, LossClass};
@@ -65,6 +66,9 @@ pub struct FlowStatus {
 
 /// The reason with the numbers of now.
 fn reason<B>(flow: &Flow<B>, sh: &Shared<B>) -> Unprotected {
+    if sh.cfg.mode == Mode::Monitor {
+        return Unprotected::Monitor;
+    }
     match flow.reason {
         Unprotected::BelowThreshold { .. } => Unprotected::BelowThreshold {
             seen: u32::try_from(flow.track.new_packets).unwrap_or(u32::MAX),

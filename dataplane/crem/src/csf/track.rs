@@ -21,7 +21,7 @@ const XRC: u8 = 0xa0;
 
 /// How a packet relates to what was seen before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// A new PSN, `jump` positions beyond the highest (1 if it is the next); of the positions after
     /// it `absent` belong to the READ that it is.
     New { jump: u32, absent: u32 },
@@ -90,7 +90,7 @@ fn per_second(count: u64, elapsed: Duration) -> u64 {
 
 /// What is known of a flow from its packets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Track {
+pub(crate) struct Track {
     highest: Option<Psn>,
     last_read: Option<(Psn, u32)>,
     /// DMA Length of the last new packet if that was a READ request, while the RDMA MTU is a guess.
@@ -100,6 +100,8 @@ pub(super) struct Track {
     rate: RateMeter,
     /// New packets since the start or the last reuse of the QP.
     pub(super) new_packets: u64,
+    /// Positions of READ spans among the new ones that carry no packet.
+    absent: u64,
     /// Time of the last packet.
     pub(super) last_packet: Instant,
     /// RDMA MTU learned: from FIRST and MIDDLE packets, from the PSN that follows a READ, or from the
@@ -116,7 +118,7 @@ pub(super) struct Track {
 impl Track {
     /// Takes a packet in. `mtu` is the RDMA MTU to reckon READ spans with, `window` the span that the
     /// rate is smoothed over. Constant time.
-    pub(super) fn observe<B>(
+    pub(crate) fn observe<B>(
         &mut self,
         packet: &Desc<B>,
         mtu: u16,
@@ -147,10 +149,12 @@ impl Track {
         match seen {
             Seen::New { jump, .. } => {
                 self.new_packets += 1;
+                self.absent += u64::from(absent);
                 Seen::New { jump, absent }
             }
             _ => {
                 self.new_packets = 1;
+                self.absent = u64::from(absent);
                 self.sizes = Sizes::default();
                 self.sizes.note(now, packet.payload_len);
                 self.mtu = packet.mtu_seen.filter(|m| is_rdma_mtu(*m));
@@ -212,6 +216,12 @@ impl Track {
         Some((self.last_read?.0, octets))
     }
 
+    /// The PSNs that so many packets of the flow take up on average, what READs leave out included.
+    pub(super) fn positions_of(&self, packets: u64) -> u64 {
+        let per_packet = self.absent / self.new_packets.max(1) + 1;
+        packets.saturating_mul(per_packet)
+    }
+
     /// What the other direction shows of the RDMA MTU, where this one has shown nothing.
     pub(super) fn learn_mtu(&mut self, octets: u16) {
         if is_rdma_mtu(octets) {
@@ -241,7 +251,7 @@ impl Track {
     }
 
     /// The PSN after the highest.
-    pub(super) fn next(&self) -> Psn {
+    pub(crate) fn next(&self) -> Psn {
         self.highest.map_or(Psn::new(0), |psn| psn.add(1))
     }
 
@@ -251,7 +261,7 @@ impl Track {
     }
 
     /// Mean time between new packets.
-    pub(super) fn spacing(&self, now: Instant) -> Duration {
+    pub(crate) fn spacing(&self, now: Instant) -> Duration {
         Duration::from_nanos(1_000_000_000 / self.rate.smoothed(now).max(1))
     }
 }

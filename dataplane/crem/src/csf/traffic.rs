@@ -8,6 +8,7 @@ use super::negotiate::Cause;
 use super::repair::{Closing, Source};
 use super::states::{Input, State};
 use super::track::{self, Seen};
+use crate::config::Mode;
 use crate::events::Unprotected;
 use crate::packet::{Desc, PktBuf};
 use crate::time::Instant;
@@ -97,6 +98,7 @@ impl<B: PktBuf> Flow<B> {
             binding.volume.on_sources(now, new);
         }
         match self.state {
+            State::Observing if sh.cfg.mode == Mode::Monitor => {}
             State::Observing if self.track.new_packets >= u64::from(sh.cfg.csf.start_after) => {
                 self.step(Input::Threshold, Cause::None, sh, now);
             }

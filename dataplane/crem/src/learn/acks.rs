@@ -140,6 +140,7 @@ mod tests {
             qp: Qpn::new(qp),
             psn: Psn::new(psn),
             negative: false,
+            mtu: None,
         }
     }
 

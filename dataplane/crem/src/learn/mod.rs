@@ -10,7 +10,7 @@ pub use connections::{Connection, Connections, End, Learned};
 
 use core::net::IpAddr;
 
-use crem_wire::roce::{Aeth, CmMessage, Syndrome};
+use crem_wire::roce::{Aeth, Class, CmMessage, Opcode, Place, Syndrome};
 use crem_wire::{Psn, Qpn};
 
 use crate::packet::{Namespace, PsnSpace, StreamKey};
@@ -66,7 +66,8 @@ pub struct Managed {
     pub message: CmMessage,
 }
 
-/// An acknowledgment that passed: from the host that acknowledges, toward the queue pair that sends.
+/// An acknowledgment that passed, or the first response of a READ, which is one too: from the host that
+/// acknowledges, toward the queue pair that sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack {
     /// Where it went.
@@ -77,6 +78,8 @@ pub struct Ack {
     pub psn: Psn,
     /// It is a negative one: only what is before its PSN is acknowledged.
     pub negative: bool,
+    /// RDMA MTU of the connection, where it is the first response of several.
+    pub mtu: Option<u16>,
 }
 
 impl Ack {
@@ -92,6 +95,28 @@ impl Ack {
             qp,
             psn,
             negative,
+            mtu: None,
+        })
+    }
+
+    /// What a response says of the requests that go the other way (AMB-RDMAMTU). Only the first one of a
+    /// READ has the PSN of a request; those after it are of its span, which may be a guess.
+    pub fn of_response(
+        way: Direction,
+        qp: Qpn,
+        psn: Psn,
+        opcode: u8,
+        mtu: Option<u16>,
+    ) -> Option<Self> {
+        let opcode = Opcode(opcode);
+        let is_first = opcode.class() == Class::Response
+            && matches!(opcode.place(), Some(Place::First | Place::Only));
+        is_first.then_some(Self {
+            way,
+            qp,
+            psn,
+            negative: false,
+            mtu,
         })
     }
 
@@ -124,5 +149,26 @@ mod tests {
         assert_eq!(next(Syndrome::Nak(NakCode::RemoteAccess)), Some(0xff_ffff));
         assert_eq!(next(Syndrome::RnrNak(3)), Some(0xff_ffff));
         assert_eq!(next(Syndrome::Reserved), None);
+    }
+
+    // shows: AMB-RDMAMTU
+    #[test]
+    fn of_responses_only_the_first_of_a_read_speaks_for_a_request() {
+        let way = Direction {
+            namespace: Namespace(0),
+            from: IpAddr::from([10, 0, 0, 1]),
+            to: IpAddr::from([10, 0, 0, 2]),
+        };
+        let of = |opcode| {
+            let ack = Ack::of_response(way, Qpn::new(1), Psn::new(7), opcode, Some(512));
+            ack.map(|ack| (ack.next().get(), ack.mtu))
+        };
+        // FIRST and ONLY, of RC and XRC; MIDDLE, LAST, acknowledgment, atomic response, a WRITE.
+        for opcode in [0x0d, 0x10, 0xad, 0xb0] {
+            assert_eq!(of(opcode), Some((8, Some(512))), "{opcode:#x}");
+        }
+        for opcode in [0x0e, 0x0f, 0x11, 0x12, 0x06, 0x2d] {
+            assert_eq!(of(opcode), None, "{opcode:#x}");
+        }
     }
 }

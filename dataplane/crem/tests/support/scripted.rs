@@ -114,6 +114,7 @@ impl Scripted {
             qp: Qpn::new(18),
             psn: Psn::new(self.psn.wrapping_sub(4)),
             negative: false,
+            mtu: None,
         };
         self.csf.on_ack(self.now, &ack);
     }

@@ -1,6 +1,7 @@
 //! Collectors of the config document as exporters, their state for the status socket, and their
 //! certificates, which are read anew when a file changes.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,68 +12,122 @@ use crem_api::ipfix::{Collector, CollectorTransport, Ipfix, TlsPeer};
 use crem_api::state::ExportCollector;
 use crem_api::{Invalid, Issue};
 use crem_ipfix::plan::Plan;
-use crem_meter::Utc;
+use crem_ipfix::session::SessionConfig;
 use rustls::ClientConfig;
 
-use super::LOOK;
 use crate::exporter::{Destination, Exporter, ExporterConfig};
 use crate::link::probe_sctp;
 use crate::tls::{Authorised, Stamp, TlsError, TlsFiles};
 
-/// Exporters by the number of their collector.
-pub(super) struct Planned {
-    pub(super) exporters: Vec<Exporter>,
-    pub(super) names: Vec<String>,
-    pub(super) watch: Watch,
+/// A collector of the document in force.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// Its name.
+    pub(super) name: String,
+    collector: Collector,
+    session: Arc<SessionConfig>,
+    tls: Option<Watched>,
 }
 
-impl Planned {
-    /// Every collector of the document.
-    ///
-    /// # Errors
-    /// All that cannot be carried out: certificates that cannot be used, SCTP that the kernel lacks.
-    pub(super) fn all(ipfix: &Ipfix, plan: &Plan) -> Result<Self, Invalid> {
-        let mut issues = Vec::new();
-        let mut planned = Self {
-            exporters: Vec::new(),
-            names: Vec::new(),
-            watch: Watch::default(),
+/// The members of a document, by number, with what their exporters are told.
+pub(super) type Wanted = BTreeMap<u16, (Member, ExporterConfig)>;
+
+/// Every collector of a document.
+///
+/// # Errors
+/// All that cannot be carried out: certificates that cannot be used, SCTP that the kernel lacks.
+pub(super) fn wanted(ipfix: &Ipfix, plan: &Plan) -> Result<Wanted, Invalid> {
+    let mut issues = Vec::new();
+    let mut all = Wanted::new();
+    for (number, name, collector) in ipfix.numbered() {
+        let mut refuse = |key: &str, found: String, expected: &str| {
+            let pointer = format!("/ipfix/collectors/{name}{key}");
+            issues.push(Issue::new(pointer, found, expected));
         };
-        for (number, name, collector) in ipfix.numbered() {
-            let mut refuse = |key: &str, found: String, expected: &str| {
-                issues.push(Issue::new(
-                    format!("/ipfix/collectors/{name}{key}"),
-                    found,
-                    expected,
-                ));
-            };
-            let destination = match destination(collector) {
-                Ok(destination) => destination,
-                Err(Refused::Tls(error)) => {
-                    refuse("/tls", error.to_string(), "certificates that can be used");
-                    continue;
-                }
-                Err(Refused::Sctp(error)) => {
-                    refuse("/transport", error.to_string(), "a transport that is there");
-                    continue;
-                }
-            };
-            match Exporter::new(config(number, collector, destination, plan)) {
-                Ok(exporter) => planned.exporters.push(exporter),
-                Err(error) => refuse("", error.to_string(), "a collector that can be served"),
+        let destination = match destination(collector) {
+            Ok(destination) => destination,
+            Err(Refused::Tls(error)) => {
+                refuse("/tls", error.to_string(), "certificates that can be used");
+                continue;
             }
-            planned.names.push(name.to_string());
-            planned.watch.tls.extend(collector.tls.as_ref().map(|tls| {
-                let files = files(tls);
-                let stamp = files.stamp();
-                (usize::from(number), files, authorised(tls), stamp)
-            }));
+            Err(Refused::Sctp(error)) => {
+                refuse("/transport", error.to_string(), "a transport that is there");
+                continue;
+            }
+        };
+        let config = config(number, collector, destination, plan);
+        if let Err(error) = config.check() {
+            refuse("", error.to_string(), "a collector that can be served");
         }
-        if issues.is_empty() {
-            Ok(planned)
-        } else {
-            Err(Invalid { issues })
+        let member = Member {
+            name: name.to_string(),
+            collector: collector.clone(),
+            session: Arc::clone(&config.session),
+            tls: collector.tls.as_ref().map(Watched::new),
+        };
+        all.insert(number, (member, config));
+    }
+    if issues.is_empty() {
+        Ok(all)
+    } else {
+        Err(Invalid { issues })
+    }
+}
+
+impl Member {
+    /// Whether a session by the terms of `other` would be the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.collector == other.collector && self.session == other.session
+    }
+
+    /// Reads certificates that have changed; they hold for the connections to come. Files that cannot be
+    /// used, as while they are being replaced, change nothing and are tried again.
+    pub(super) fn renew(&mut self, exporter: Option<&mut Exporter>) {
+        let name = &self.name;
+        match self.tls.as_mut().and_then(Watched::changed) {
+            None => {}
+            Some(Ok(config)) => {
+                if let Some(exporter) = exporter {
+                    exporter.set_tls(config);
+                }
+                tracing::info!(collector = name, "certificates read anew");
+            }
+            Some(Err(error)) => {
+                tracing::warn!(collector = name, "certificates not read: {error}");
+            }
         }
+    }
+}
+
+/// Certificates, and how their files were when they were read.
+#[derive(Debug)]
+struct Watched {
+    files: TlsFiles,
+    authorised: Authorised,
+    seen: Stamp,
+}
+
+impl Watched {
+    fn new(tls: &TlsPeer) -> Self {
+        let files = files(tls);
+        Self {
+            seen: files.stamp(),
+            files,
+            authorised: authorised(tls),
+        }
+    }
+
+    /// What the files say, if they have changed.
+    fn changed(&mut self) -> Option<Result<Arc<ClientConfig>, TlsError>> {
+        let current = self.files.stamp();
+        if current == self.seen {
+            return None;
+        }
+        let read = self.files.exporter(&self.authorised);
+        if read.is_ok() {
+            self.seen = current;
+        }
+        Some(read)
     }
 }
 
@@ -154,45 +209,6 @@ fn config(
         // Gateways that start together do not come together.
         seed: u64::from(std::process::id()) << 16 | u64::from(number),
         ..ExporterConfig::new(destination, Arc::new(plan.session(collector)))
-    }
-}
-
-/// Watches certificates.
-#[derive(Default)]
-pub(super) struct Watch {
-    tls: Vec<(usize, TlsFiles, Authorised, Stamp)>,
-    looked: Utc,
-}
-
-impl Watch {
-    /// Reads what has changed; it holds for the connections to come. Files that cannot be used, as while
-    /// they are being replaced, change nothing and are tried again.
-    pub(super) fn look(&mut self, now: Utc, exporters: &mut [Exporter], names: &[String]) {
-        if now.since(self.looked) < LOOK {
-            return;
-        }
-        self.looked = now;
-        for (place, files, authorised, seen) in &mut self.tls {
-            let current = files.stamp();
-            if current == *seen {
-                continue;
-            }
-            let name = names.get(*place).map_or("?", String::as_str);
-            match files.exporter(authorised) {
-                Ok(config) => {
-                    *seen = current;
-                    renew(exporters.get_mut(*place), config);
-                    tracing::info!(collector = name, "certificates read anew");
-                }
-                Err(error) => tracing::warn!(collector = name, "certificates not read: {error}"),
-            }
-        }
-    }
-}
-
-fn renew(exporter: Option<&mut Exporter>, config: Arc<ClientConfig>) {
-    if let Some(exporter) = exporter {
-        exporter.set_tls(config);
     }
 }
 

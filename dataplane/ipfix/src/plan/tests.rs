@@ -37,7 +37,10 @@ fn meters_and_sessions_of_the_example_can_be_built() {
         );
         // The collector with sequence reports has an observer, the other has none.
         assert_eq!(of.sequences.len(), 1);
-        assert_eq!(of.sequences[0].0.collector, 0);
+        assert_eq!(
+            of.sequences[0].0.collector,
+            crem_api::ipfix::collector_number(&"audit".parse().unwrap())
+        );
     }
     for (_, _, collector) in plan.ipfix.numbered() {
         plan.session(collector).check().unwrap();
@@ -119,15 +122,36 @@ fn contexts_are_those_of_frames() {
     let tags = |vlan, inner_vlan| Tags {
         vlan,
         inner_vlan,
-        any_tags: false,
+        ..Tags::default()
     };
     let network = |tags| Network::of_context(context(&tags).unwrap());
     assert_eq!(network(tags(None, None)), Network::Untagged);
     assert_eq!(network(tags(Some(7), None)), Network::Vlan(7));
     assert_eq!(network(tags(Some(7), Some(8))), Network::QinQ(7, 8));
+    let inside = Tags {
+        vxlan: Some(77),
+        ..Tags::default()
+    };
+    assert_eq!(network(inside), Network::Vxlan(77));
     let any = Tags {
         any_tags: true,
         ..Tags::default()
     };
     assert_eq!(context(&any), None);
+}
+
+// shows: BTH-CTX-01
+#[test]
+fn vxlan_is_looked_into_where_a_scope_says_so() {
+    assert_eq!(plan(EXAMPLE, 1).unwrap().vxlan_port(), None);
+    let scope = "[ipfix.scopes.inside]\nsource = \"10.0.0.0/8\"\ndestination = \"10.0.0.0/8\"\n";
+    let inside = format!("{EXAMPLE}\n{scope}vxlan = 77\n");
+    let plan = plan(&inside, 1).unwrap();
+    assert_eq!(plan.vxlan_port(), Some(4789));
+    let tags = plan.ipfix.scopes[&"inside".parse().unwrap()].tags;
+    assert_eq!(encapsulation(&tags), Encapsulation::Vxlan(77));
+    // A network and tags on the wire cannot both be meant.
+    let text = format!("{inside}vlan = 3\n");
+    let issues = parse(&text, Syntax::Toml).unwrap_err().issues;
+    assert_eq!(issues[0].pointer, "/ipfix/scopes/inside/vxlan");
 }

@@ -116,4 +116,19 @@ mod tests {
         assert_eq!(all.next(1, 1, 2, true), ids(2, 1));
         assert_eq!(all.next(1, 0, 1, false), ids(1, 2));
     }
+
+    // shows: SEQ-ID-06, SEQ-EXP-07
+    #[test]
+    fn identifiers_end_and_do_not_begin_again() {
+        let mut all = EpochIds::new(4);
+        assert_eq!(all.next(1, 0, 1, false), ids(1, 1));
+        if let Some(open) = all.open.get_mut(&(1, 0)) {
+            open.ids.report = u64::MAX - 1;
+        }
+        assert_eq!(all.next(1, 0, 1, false), ids(1, u64::MAX));
+        assert_eq!(all.next(1, 0, 1, false), None);
+        all.last = u64::MAX - 1;
+        assert_eq!(all.next(1, 1, 2, true), ids(u64::MAX, 1));
+        assert_eq!(all.next(1, 1, 3, true), None);
+    }
 }

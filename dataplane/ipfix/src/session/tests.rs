@@ -279,7 +279,7 @@ fn options_templates_have_a_set_each() {
     }
 }
 
-// shows: BTH-SEL-01, BTH-SEL-03, BTH-SEL-04, BTH-AGG-09, BTH-AGG-11
+// shows: BTH-SEL-01, BTH-SEL-03, BTH-SEL-04, BTH-AGG-09
 #[test]
 fn all_four_reports_on_selections_and_the_timeouts() {
     let mut session = session(config(STREAM));
@@ -334,6 +334,52 @@ fn all_four_reports_on_selections_and_the_timeouts() {
     let keys = of(Options::FlowKeys);
     assert_eq!(keys.len(), 4 + 6);
     assert!(keys.contains(&vec![260, 159]));
+}
+
+/// The number of scope fields and the elements of every options template, as the RFCs have them. Values are
+/// written in this order, which the tests of values do not see.
+// shows: BTH-SEL-03, BTH-SEL-04, BTH-AGG-03, BTH-AGG-09
+#[test]
+fn options_have_the_elements_that_their_values_are_of() {
+    let all: [(Options, u16, &[u16]); 12] = [
+        (
+            Options::TypeInformation,
+            2,
+            &[346, 303, 339, 344, 345, 342, 343, 341, 340],
+        ),
+        (Options::FlowKeys, 1, &[145, 173]),
+        (Options::Timeouts, 1, &[149, 36, 37]),
+        (Options::SelectionSequence, 1, &[301, 138, 302]),
+        (Options::SelectorCount, 1, &[302, 304, 305, 306]),
+        (Options::SelectorProbability, 1, &[302, 304, 311]),
+        (
+            Options::SelectorHash,
+            1,
+            &[302, 304, 327, 328, 329, 330, 331, 332, 333, 334],
+        ),
+        (Options::SelectionStatistics, 1, &[301, 318, 319]),
+        (Options::Accuracy, 2, &[145, 303, 320]),
+        (Options::MeteringStatistics, 2, &[149, 143, 41, 42, 40]),
+        (
+            Options::MeteringReliability,
+            2,
+            &[149, 143, 164, 165, 323, 323],
+        ),
+        (
+            Options::ExportingReliability,
+            1,
+            &[144, 166, 167, 168, 323, 323],
+        ),
+    ];
+    for (options, scope, numbers) in all {
+        let template = options.template();
+        let found: Vec<u16> = template.fields.iter().map(|field| field.number).collect();
+        assert_eq!(
+            (template.scope, found.as_slice()),
+            (scope, numbers),
+            "{options:?}"
+        );
+    }
 }
 
 // shows: BTH-TMPL-05

@@ -38,6 +38,7 @@ fn packet(qp: u32, opcode: u8, octets: u16) -> Observation {
         destination_port: 4791,
         tos: 0,
         ip_octets: octets,
+        payload_off: 42,
         payload_octets: 60,
         context: 0,
         bth: Bth {

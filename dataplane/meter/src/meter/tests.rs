@@ -241,3 +241,48 @@ fn meters_that_cannot_be_built() {
     assert!(matches!(error, MeterError::Provision(Place::LanIngress, _)));
     assert!(error.to_string().starts_with("lan_ingress: not stated"));
 }
+
+// shows: BTH-IE-03, BTH-IE-14
+#[test]
+fn octet_4_of_the_bth_is_copied_and_says_nothing_of_congestion() {
+    let mut point = point(Place::LanIngress, 1);
+    point.packets.as_mut().unwrap().selection = Selection::All;
+    let mut meter = Meter::new(scopes(), &[point], 0, MUCH).unwrap();
+    let mut sink = All::default();
+    // F and B without a mark in IP, and a mark in IP without F and B.
+    let (mut bits, mut marked) = (frame(1), frame(2));
+    bits[46] = 0xff;
+    marked[15] = 3;
+    for (frame, ce, tos, octet_4) in [(&bits, false, 0, 0xff), (&marked, true, 3, 0)] {
+        sink.0.clear();
+        assert_eq!(parse(frame, &ParseConfig::default()).ce(), ce);
+        show(&mut meter, Place::LanIngress, 1, frame, &mut sink);
+        let Some(Record::Packet(record)) = sink.0.last() else {
+            panic!("{:?}", sink.0)
+        };
+        let seen = (record.tos, record.bth.octet4);
+        assert_eq!(seen, (tos, octet_4));
+    }
+}
+
+#[test]
+fn what_was_recognised_once_can_be_shown_everywhere() {
+    let places = [Place::LanIngress, Place::WanEgress];
+    let points = places.map(|place| point(place, 10 * place.index() as u64));
+    let mut once = Meter::new(scopes(), &points, 0, MUCH).unwrap();
+    let mut again = once.clone();
+    let (mut from_once, mut from_again) = (All::default(), All::default());
+    for number in 0..20 {
+        let frame = frame(number);
+        let parsed = parse(&frame, &ParseConfig::default());
+        let packet = once.recognise(&parsed).unwrap();
+        // From the UDP header to the ICRC.
+        assert_eq!(packet.ip_payload(&frame), &frame[34..]);
+        for place in places {
+            let now = Utc::from_millis(number.into());
+            once.show(place, now, &frame, &packet, &mut from_once);
+            again.observe(place, now, &frame, &parsed, &mut from_again);
+        }
+    }
+    assert!(from_once.0.len() >= 20 && from_once.0 == from_again.0);
+}

@@ -230,10 +230,10 @@ fn put_block_request(m: &BlockRequest, out: &mut Vec<u8>) {
 }
 
 fn put_range_request(m: &RangeRequest, out: &mut Vec<u8>) {
-    let ranges = &m.ranges[..m.ranges.len().min(MAX_RANGES)];
+    let count = m.ranges.len().min(MAX_RANGES);
     out.extend_from_slice(&m.request.get().to_be_bytes());
-    out.extend_from_slice(&(ranges.len() as u16).to_be_bytes());
-    for range in ranges {
+    out.extend_from_slice(&(count as u16).to_be_bytes());
+    for range in m.ranges.iter().take(count) {
         out.extend_from_slice(&psn_and(range.start, range.count));
     }
 }

@@ -9,12 +9,14 @@ use crate::{Bitmap, ConfigId, FlowId, Psn, Qpn, RequestId};
 mod encode;
 mod error;
 mod parse;
+mod ranges;
 pub mod registry;
 #[cfg(test)]
 mod tests;
 
 pub use error::ParseError;
 pub use parse::{Parsed, parse, peek};
+pub use ranges::Ranges;
 
 /// What describes a protected flow in HELLO and PATH_REPORT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -177,7 +179,7 @@ pub struct RangeRequest {
     /// Request ID.
     pub request: RequestId,
     /// At least one range.
-    pub ranges: Vec<PsnRange>,
+    pub ranges: Ranges,
 }
 
 /// Type 7.

@@ -10,7 +10,7 @@ use super::registry::{
 };
 use super::{
     BlockRequest, Close, FlowDescriptor, Hello, HelloAck, HopEntry, Limits, LossReport, Message,
-    ParamAck, ParamUpdate, ParseError, PathReport, PsnRange, RangeRequest, RepairHeader,
+    ParamAck, ParamUpdate, ParseError, PathReport, PsnRange, RangeRequest, Ranges, RepairHeader,
 };
 use crate::mutate;
 use crate::{Bitmap, ConfigId, FlowId, Psn, Qpn, RequestId};
@@ -369,7 +369,7 @@ fn range_request(flow: FlowId, flag: u8, body: &[u8]) -> Result<Message, ParseEr
     if count == 0 {
         return Err(ParseError::Count);
     }
-    let mut ranges = Vec::with_capacity(count);
+    let mut ranges = Ranges::new();
     for _ in 0..count {
         let (start, count) = reader.psn_and_octet()?;
         if count == 0 {

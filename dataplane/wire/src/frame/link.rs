@@ -113,6 +113,7 @@ pub struct Link {
 impl Link {
     /// The Ethernet layer at `offset` of `frame`; `None` if it is cut. A third tag is left as the
     /// EtherType.
+    #[inline(always)]
     pub(super) fn parse(frame: &[u8], offset: usize) -> Option<Self> {
         let header = frame.get(offset..)?.first_chunk::<ETHERNET_LEN>()?;
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, e0, e1] = *header;

@@ -248,6 +248,7 @@ impl Network {
 
 /// Takes `frame` (without FCS) apart. Link padding behind the IP packet is tolerated and is in no
 /// length of the result.
+#[inline(always)]
 pub fn parse(frame: &[u8], config: &ParseConfig) -> Parsed {
     let mut parsed = Parsed {
         link: None,
@@ -276,6 +277,7 @@ pub fn parse(frame: &[u8], config: &ParseConfig) -> Parsed {
 }
 
 /// The UDP datagram behind a link layer.
+#[inline(always)]
 fn datagram(frame: &[u8], link: &Link, parsed: &mut Parsed) -> Result<Udp, Reason> {
     let (ip, protocol) = match link.ethertype {
         ETHERTYPE_IPV4 => ipv4(frame, link.next)?,
@@ -293,6 +295,7 @@ fn datagram(frame: &[u8], link: &Link, parsed: &mut Parsed) -> Result<Udp, Reaso
 }
 
 /// The datagram inside a VXLAN datagram; what was found so far becomes the tunnel.
+#[inline(never)]
 fn enter_tunnel(frame: &[u8], outer: Udp, parsed: &mut Parsed) -> Result<Udp, Reason> {
     let start = usize::from(outer.payload_off);
     let inside = frame
@@ -317,6 +320,7 @@ fn enter_tunnel(frame: &[u8], outer: Udp, parsed: &mut Parsed) -> Result<Udp, Re
     datagram(inside, &link, parsed)
 }
 
+#[inline(always)]
 fn classify(frame: &[u8], udp: Udp, config: &ParseConfig) -> Class {
     if config.crem_port == Some(udp.destination) {
         return Class::Crem;
@@ -335,6 +339,7 @@ fn classify(frame: &[u8], udp: Udp, config: &ParseConfig) -> Class {
     }
 }
 
+#[inline(always)]
 fn ipv4(frame: &[u8], offset: u16) -> Result<(Ip, u8), Reason> {
     let rest = &frame[usize::from(offset)..];
     let header = rest.first_chunk::<IPV4_LEN>().ok_or(Reason::IpLength)?;
@@ -388,6 +393,7 @@ fn ipv4(frame: &[u8], offset: u16) -> Result<(Ip, u8), Reason> {
     Ok((ip, protocol))
 }
 
+#[inline(never)]
 fn ipv6(frame: &[u8], offset: u16) -> Result<(Ip, u8), Reason> {
     let rest = &frame[usize::from(offset)..];
     let (header, behind) = rest
@@ -449,6 +455,7 @@ fn walk_extensions(mut next: u8, payload: &[u8]) -> Result<(u8, u16), Reason> {
     Err(Reason::NotUdp)
 }
 
+#[inline(always)]
 fn udp(frame: &[u8], ip: &Ip) -> Result<Udp, Reason> {
     let offset = ip.offset + ip.header_len;
     let segment = frame

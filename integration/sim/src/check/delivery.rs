@@ -1,7 +1,10 @@
 //! What a receiver function lets out against what it got: every packet exactly once and as it came,
 //! none later than the hold allows, none behind one that came later and stands before it.
 
+use std::collections::HashMap;
+
 use crem_core::actions::Delivery;
+use crem_core::config::Hold;
 
 use super::Violations;
 use crate::frame::Frame;
@@ -17,10 +20,20 @@ struct Front {
     any: bool,
 }
 
+/// An operator's hold ends after so many round trips at the latest.
+const FIXED: u32 = 4;
+/// One that the function chooses, after this part of one.
+const QUARTER: u32 = 4;
+
 /// The account of one receiver function.
 pub(crate) struct DeliveryCheck {
-    /// The longest that a packet may be held.
-    pub(crate) hold: Duration,
+    /// What was configured, at any time.
+    holds: Vec<Hold>,
+    /// Offers that were sent and not taken: by Flow ID, the stream and when the first one left.
+    offers: HashMap<u32, (usize, Instant)>,
+    /// By stream, the longest round trip that the function can take for the shortest: from the first
+    /// HELLO_ACK of a flow to the PARAM_UPDATE that binds it. Every other sample only lowers it.
+    round_trips: Vec<Duration>,
     pub(crate) given: u64,
     pub(crate) out: u64,
     /// Sums of what identifies each packet that went in and out: equal when the same ones did.
@@ -37,9 +50,11 @@ fn identity(packet: &Packet) -> u64 {
 }
 
 impl DeliveryCheck {
-    pub(crate) fn new(hold: Duration, streams: usize) -> Self {
+    pub(crate) fn new(holds: Vec<Hold>, streams: usize) -> Self {
         Self {
-            hold,
+            holds,
+            offers: HashMap::new(),
+            round_trips: vec![Duration::ZERO; streams],
             given: 0,
             out: 0,
             sum_in: 0,
@@ -48,6 +63,31 @@ impl DeliveryCheck {
             restored: 0,
             longest: Duration::ZERO,
         }
+    }
+
+    /// The function offers a flow.
+    pub(crate) fn offers(&mut self, now: Instant, flow: u32, stream: usize) {
+        self.offers.entry(flow).or_insert((stream, now));
+    }
+
+    /// The function takes the parameters of a flow.
+    pub(crate) fn binds(&mut self, now: Instant, flow: u32) {
+        if let Some((stream, offered)) = self.offers.remove(&flow)
+            && let Some(known) = self.round_trips.get_mut(stream)
+        {
+            *known = (*known).max(now.since(offered));
+        }
+    }
+
+    /// The longest that a packet of a stream may be held.
+    fn limit(&self, stream: usize) -> Duration {
+        let trip = self.round_trips.get(stream).copied().unwrap_or_default();
+        let of = |hold: &Hold| match *hold {
+            Hold::Off => Duration::ZERO,
+            Hold::Fixed(hold) => hold.min(trip * FIXED),
+            Hold::Auto => trip / QUARTER,
+        };
+        self.holds.iter().map(of).max().unwrap_or_default()
     }
 
     /// The function gets a packet.
@@ -63,6 +103,7 @@ impl DeliveryCheck {
         how: Delivery,
         frame: &Frame,
         stream: usize,
+        account: usize,
         violations: &mut Violations,
     ) {
         let Some(packet) = frame.as_packet() else {
@@ -77,7 +118,7 @@ impl DeliveryCheck {
         self.sum_out = self.sum_out.wrapping_add(identity(packet));
         let held = now.since(frame.arrived);
         self.longest = self.longest.max(held);
-        let limit = self.hold;
+        let limit = self.limit(account);
         violations.require(now, held <= limit, || {
             format!("held for {held:?}, more than {limit:?}: {packet:?}")
         });
@@ -122,6 +163,8 @@ impl DeliveryCheck {
 
     /// The function died with what it held.
     pub(crate) fn forget(&mut self) {
+        self.offers.clear();
+        self.round_trips.fill(Duration::ZERO);
         (self.given, self.out, self.sum_in, self.sum_out) = (0, 0, 0, 0);
         self.fronts.fill(Front::default());
     }

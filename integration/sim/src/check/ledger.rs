@@ -1,7 +1,7 @@
 //! The account of one pair of sender and receiver function, in one direction: what they said to each
 //! other, and the rules that connect one message with those before it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Violations;
 use super::answers::Answers;
@@ -46,6 +46,8 @@ struct Offer {
 /// The account of one direction.
 pub(crate) struct Ledger {
     flows: HashMap<u32, Flow>,
+    /// The flows that a stream was bound to since its last PARAM_UPDATE, and the one of that.
+    bound: HashMap<usize, Vec<u32>>,
     offers: HashMap<u64, Offer>,
     /// Per stream: what passed the sender function.
     pub(crate) sources: Vec<Sources>,
@@ -61,6 +63,7 @@ impl Ledger {
     pub(crate) fn new(streams: usize, round_trip: Duration, path_mtu: u32) -> Self {
         Self {
             flows: HashMap::new(),
+            bound: HashMap::new(),
             offers: HashMap::new(),
             sources: vec![Sources::default(); streams],
             round_trip,
@@ -147,9 +150,14 @@ impl Ledger {
         };
         let spacing = self.round_trip * 2;
         // What the stream was bound to before is over.
-        if let Some(stream) = self.flows.get(&id).map(|flow| flow.stream) {
-            self.flows
-                .retain(|other, flow| *other == id || flow.stream != stream);
+        if let Some(stream) = self.flows.get(&id).map(|flow| flow.stream)
+            && let Some(bound) = self.bound.insert(stream, vec![id])
+        {
+            for other in bound.iter().filter(|other| **other != id) {
+                if self.flows.get(other).is_some_and(|f| f.stream == stream) {
+                    self.flows.remove(other);
+                }
+            }
         }
         let Some(flow) = self.flows.get_mut(&id) else {
             violations.add(now, || format!("PARAM_UPDATE for the unknown flow {id:#x}"));
@@ -248,8 +256,7 @@ impl Ledger {
             Seen::RangeRequest {
                 request, ranges, ..
             } => {
-                let named = ranges.iter().map(|(_, count)| u64::from(*count)).sum();
-                self.request(id, *request, named);
+                self.request(id, *request, union(ranges));
             }
             Seen::LossReport {
                 expected, received, ..
@@ -298,6 +305,7 @@ impl Ledger {
             answers: Answers::default(),
         };
         self.flows.insert(id, fresh);
+        self.bound.entry(stream).or_default().push(id);
     }
 
     fn param_ack(&mut self, id: u32, config: u8) {
@@ -327,6 +335,14 @@ impl Ledger {
         }
     }
 
+    /// The stream that a HELLO_ACK answers an offer for.
+    pub(crate) fn offered(&self, said: &Seen) -> Option<usize> {
+        match said {
+            Seen::HelloAck { nonce, .. } => Some(self.offers.get(nonce)?.stream),
+            _ => None,
+        }
+    }
+
     /// The receiver function sends a message.
     pub(crate) fn receiver_says(&self, now: Instant, said: &Seen, violations: &mut Violations) {
         match said {
@@ -341,19 +357,20 @@ impl Ledger {
     }
 }
 
+/// PSNs that ranges name, each once however many name it (AMB-RANGE).
+fn union(ranges: &[(u32, u8)]) -> u64 {
+    let named = ranges.iter().flat_map(|(start, count)| {
+        (0..u32::from(*count)).map(move |n| start.wrapping_add(n) & 0xff_ffff)
+    });
+    named.collect::<HashSet<u32>>().len() as u64
+}
+
 /// What of a HELLO stays as it is under one nonce; limits follow the configuration.
 fn flow_of(said: &Seen) -> Option<Seen> {
     let mut said = said.clone();
-    let Seen::Hello {
-        schemes,
-        max_k,
-        max_m,
-        max_t,
-        ..
-    } = &mut said
-    else {
+    let Seen::Hello { offer, .. } = &mut said else {
         return None;
     };
-    (*schemes, *max_k, *max_m, *max_t) = (0, 0, 0, 0);
+    (offer.schemes, offer.max_k, offer.max_m, offer.max_t) = (0, 0, 0, 0);
     Some(said)
 }

@@ -109,11 +109,11 @@ impl Cell {
 
 fn cells(options: &Options) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for endpoint in 0..ENDPOINTS.len() {
+    for (endpoint, (end, _)) in ENDPOINTS.iter().enumerate() {
         for rtt_ms in RTTS_MS {
             for loss in LOSSES {
                 for (scheme, (name, _)) in SCHEMES.iter().enumerate() {
-                    if options.wants(name) {
+                    if options.wants(&format!("{name}, {end}, {rtt_ms} ms, {loss}")) {
                         cells.push(Cell {
                             endpoint,
                             scheme,

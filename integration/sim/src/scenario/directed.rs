@@ -88,7 +88,6 @@ pub(super) fn of(number: u64, seed: u64, mode: Mode) -> Scenario {
     scenario.name = name.into();
     direct(&mut scenario, &mut rng);
     scenario.steps.sort_by_key(|(at, _)| *at);
-    scenario.hold = scenario.hold_limits();
     scenario
 }
 
@@ -114,7 +113,6 @@ pub(super) fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
         slots: 4096,
         peers: [Peer::Gateway; 2],
         core: [0, 1].map(|side| super::plain(side, PATH_MTU)),
-        hold: [Duration::ZERO; 2],
         path_mtu: u32::from(PATH_MTU),
         connections,
         steps: Vec::new(),
@@ -123,6 +121,7 @@ pub(super) fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
         hostile: 0.0,
         forger: Forger::Stranger,
         decode_takes: Duration::ZERO,
+        state_limit: None,
     }
 }
 

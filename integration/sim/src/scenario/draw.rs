@@ -65,7 +65,6 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         hosts,
         ipv6: rng.chance(0.3),
         lan: lan(&mut rng),
-        hold: [Duration::ZERO; 2],
         wan,
         channel,
         bypass,
@@ -80,11 +79,18 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         trace: false,
         forger: Forger::Stranger,
         decode_takes: Duration::ZERO,
+        state_limit: None,
         hostile: if rng.chance(0.2) { 200.0 } else { 0.0 },
     };
     scenario.connections = connections(&mut rng, &frame, hosts);
+    let holds = scenario.core.iter().any(|cfg| cfg.responses);
+    if scenario.channel.is_some() || holds && frame.reads < 1.0 {
+        // What is restored may overtake what is still to come, and an acknowledgment responses that are held.
+        for connection in &mut scenario.connections {
+            connection.transport.ordered = false;
+        }
+    }
     scenario.steps = steps(&mut rng, &frame, &scenario);
-    scenario.hold = scenario.hold_limits();
     scenario
 }
 
@@ -285,7 +291,7 @@ fn connections(rng: &mut Rng, frame: &Frame, hosts: [u8; 2]) -> Vec<Connection> 
     let outstanding = rng.log_between(1.0, 32.0) as u32;
     (0..frame.flows)
         .map(|flow| {
-            let recovery = if rng.chance(selective) || frame.reads > 0.0 {
+            let recovery = if rng.chance(selective) {
                 let reorder = frame.rtt / 8 + Duration::from_micros(20);
                 Recovery::Selective { reorder }
             } else {

@@ -4,6 +4,7 @@
 mod adverse;
 mod directed;
 pub mod draw;
+pub mod many;
 mod rare;
 
 use crem_core::config::{CoreConfig, Hold, Prefix};
@@ -118,8 +119,6 @@ pub struct Scenario {
     pub peers: [Peer; 2],
     /// Configuration of each gateway.
     pub core: [CoreConfig; 2],
-    /// The longest that a packet may be held at each side.
-    pub hold: [Duration; 2],
     /// Octets of IP packets that pass between the gateways.
     pub path_mtu: u32,
     /// Connections.
@@ -136,6 +135,8 @@ pub struct Scenario {
     pub forger: Forger,
     /// How long a decode takes.
     pub decode_takes: Duration,
+    /// Octets of state a flow at most, packets aside; looked at if given.
+    pub state_limit: Option<u64>,
 }
 
 /// The configuration of the gateway at `side` with the other one as its peer, everything else as it
@@ -150,53 +151,14 @@ pub fn plain(side: usize, path_mtu: u16) -> CoreConfig {
 }
 
 impl Scenario {
-    /// The longest that a packet may be held at each side: the operator's value, or a quarter of the
-    /// longest round trip that the paths can have.
-    pub fn hold_limits(&self) -> [Duration; 2] {
-        let paths = self.channel.iter().chain([&self.wan]).flatten();
+    /// How long packets may be held at a side, by each of its configurations.
+    pub fn holds(&self, side: usize) -> Vec<Hold> {
         let later = self.steps.iter().filter_map(|(_, step)| match step {
-            Step::Path(_, path) => Some(path.as_ref()),
+            Step::Configure(at, cfg) if *at == side => Some(cfg.crf.hold),
             _ => None,
         });
-        let one_way = paths.chain(later).map(longest).max().unwrap_or_default();
-        // What the receiver function takes for a round trip ends with the first PARAM_UPDATE that
-        // arrives, whichever that is; each one that is lost on the way doubles the wait for the next.
-        let lossy = self.domain_is_lossy();
-        let auto = (one_way * 2 + self.poll * 4) / 4 * if lossy { 15 } else { 1 };
-        let configured = |side: usize| {
-            let later = self.steps.iter().filter_map(move |(_, step)| match step {
-                Step::Configure(at, cfg) if *at == side => Some(cfg.crf.hold),
-                _ => None,
-            });
-            later.chain([self.core[side].crf.hold])
-        };
-        [0, 1].map(|side| {
-            let limits = configured(side).map(|hold| match hold {
-                Hold::Off => Duration::ZERO,
-                Hold::Fixed(hold) => hold,
-                Hold::Auto => auto,
-            });
-            limits.max().unwrap_or_default()
-        })
+        later.chain([self.core[side].crf.hold]).collect()
     }
-}
-
-impl Scenario {
-    /// Whether messages other than REPAIR may get lost between the gateways.
-    fn domain_is_lossy(&self) -> bool {
-        let paths = self.channel.as_ref().unwrap_or(&self.wan);
-        let lossy = |path: &PathConfig| path.control_loss > 0.0 || path.queue.is_some();
-        !self.steps.is_empty() || paths.iter().any(lossy) || paths.iter().any(|p| p.damage > 0.0)
-    }
-}
-
-/// The longest that a datagram takes over a path.
-fn longest(path: &PathConfig) -> Duration {
-    let members = path.member_delay * path.members.saturating_sub(1);
-    let waiting = path.queue.map_or(0.0, |queue| {
-        (queue.capacity as f64 + 10_000.0) * 8.0 / queue.rate
-    });
-    path.delay + path.jitter + members + Duration::from_secs_f64(waiting)
 }
 
 /// Every so many seeds one is directed.
@@ -216,6 +178,5 @@ pub fn of(seed: u64, mode: Mode) -> Scenario {
 pub fn ordinary(seed: u64) -> Scenario {
     let mut scenario = directed::base(&mut Rng::new(seed), seed, Mode::Rank);
     scenario.name = "ordinary".into();
-    scenario.hold = scenario.hold_limits();
     scenario
 }

@@ -2,8 +2,17 @@
 
 use super::Fault;
 
+/// By whose rules a message is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// By those for whoever writes it.
+    Sent,
+    /// By those for whoever gets it.
+    Received,
+}
+
 /// The octets not read yet.
-pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
+pub(super) struct Cursor<'a>(pub(super) &'a [u8], pub(super) Manner);
 
 impl<'a> Cursor<'a> {
     pub(super) fn octets(&mut self, count: usize) -> Result<&'a [u8], Fault> {
@@ -34,13 +43,19 @@ impl<'a> Cursor<'a> {
         Ok(self.field(4)? as u32)
     }
 
-    /// A reserved field: a sender sets it to zero.
-    pub(super) fn reserved(&mut self, count: usize) -> Result<(), Fault> {
-        if self.field(count)? == 0 {
+    /// A rule for senders that receivers do not enforce.
+    pub(super) fn sender(&self, holds: bool, rule: &'static str) -> Result<(), Fault> {
+        if holds || self.1 == Manner::Received {
             Ok(())
         } else {
-            Err(Fault("reserved field not zero"))
+            Err(Fault(rule))
         }
+    }
+
+    /// A reserved field: a sender sets it to zero.
+    pub(super) fn reserved(&mut self, count: usize) -> Result<(), Fault> {
+        let zero = self.field(count)? == 0;
+        self.sender(zero, "reserved field not zero")
     }
 
     /// Nothing may follow.

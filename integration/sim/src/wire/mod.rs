@@ -3,7 +3,9 @@
 
 mod cursor;
 mod read;
+mod seen;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use read::{Fault, Form, Repair, Seen, read};
+pub(crate) use read::{Fault, received, sent};
+pub(crate) use seen::{Form, Repair, Seen};

@@ -1,142 +1,27 @@
-//! One message from octets, with every rule that can be checked on the message alone. Rules that need to
-//! know what was said before are those of `check::ledger`.
+//! One message from octets, with every rule that can be checked on the message alone, once as a sender
+//! has to write it and once as a receiver has to take it. Rules that need to know what was said before are
+//! those of `check::ledger`; what a message says is in `seen`.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Manner};
+use super::seen::{Form, Offer, Repair, Seen};
 
 /// The rule that a message breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fault(pub(crate) &'static str);
 
-/// What a REPAIR is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Form {
-    /// Ordinary symbol.
-    Ordinary,
-    /// Coded retransmission.
-    Coded,
-    /// Source Copy.
-    Copy,
-    /// Block information.
-    Info,
+/// Reads one message that a gateway sends, by every rule for senders; gives the Flow ID and what it says.
+pub(crate) fn sent(octets: &[u8]) -> Result<(u32, Seen), Fault> {
+    read(octets, Manner::Sent)
 }
 
-/// A REPAIR without its symbol.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Repair {
-    pub(crate) form: Form,
-    pub(crate) config: u8,
-    pub(crate) scheme: u8,
-    pub(crate) k: u8,
-    pub(crate) index: u8,
-    pub(crate) start: u32,
-    pub(crate) session: u16,
-    pub(crate) t: u16,
-    pub(crate) present: Vec<u8>,
-    pub(crate) lost: Vec<u8>,
+/// Reads one message as a receiver has to: reserved fields and undefined flags mean nothing (AMB-RESERVED,
+/// AMB-FLAGS), and neither does what is answered with a status or judged by whoever knows the flow.
+pub(crate) fn received(octets: &[u8]) -> Result<(u32, Seen), Fault> {
+    read(octets, Manner::Received)
 }
 
-/// A message.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Seen {
-    Repair(Repair),
-    Hello {
-        kind: u8,
-        schemes: u16,
-        max_k: u8,
-        max_m: u8,
-        max_t: u16,
-        mtu: u16,
-        nonce: u64,
-        source: Vec<u8>,
-        destination: Vec<u8>,
-        qp: u32,
-    },
-    HelloAck {
-        kind: u8,
-        af: u8,
-        schemes: u16,
-        max_k: u8,
-        max_m: u8,
-        max_t: u16,
-        mtu: u16,
-        nonce: u64,
-        max_open_blocks: u16,
-    },
-    ParamUpdate {
-        config: u8,
-        scheme: u8,
-        k: u8,
-        m: u8,
-        t: u16,
-        effective: u32,
-    },
-    ParamAck {
-        config: u8,
-        status: u8,
-    },
-    BlockRequest {
-        fallback: bool,
-        config: u8,
-        scheme: u8,
-        k: u8,
-        held: u8,
-        start: u32,
-        suggested: u8,
-        request: u16,
-        lost: Vec<u8>,
-    },
-    RangeRequest {
-        fallback: bool,
-        request: u16,
-        ranges: Vec<(u32, u8)>,
-    },
-    LossReport {
-        interval_us: u32,
-        expected: u32,
-        received: u32,
-        restored: u32,
-        incomplete: u32,
-        ce: u32,
-        repairs: u32,
-        repairs_ce: u32,
-    },
-    PathReport {
-        method: u8,
-        hops: u8,
-        dropped: u32,
-        truncated: bool,
-    },
-    Close {
-        reason: u16,
-    },
-}
-
-impl Seen {
-    /// The name of its type, the two forms of requests apart.
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Repair(repair) => match repair.form {
-                Form::Ordinary => "REPAIR ordinary",
-                Form::Coded => "REPAIR coded retransmission",
-                Form::Copy => "REPAIR source copy",
-                Form::Info => "REPAIR information",
-            },
-            Self::Hello { .. } => "HELLO",
-            Self::HelloAck { .. } => "HELLO_ACK",
-            Self::ParamUpdate { .. } => "PARAM_UPDATE",
-            Self::ParamAck { .. } => "PARAM_ACK",
-            Self::BlockRequest { .. } => "REPAIR_REQUEST block",
-            Self::RangeRequest { .. } => "REPAIR_REQUEST ranges",
-            Self::LossReport { .. } => "LOSS_REPORT",
-            Self::PathReport { .. } => "PATH_REPORT",
-            Self::Close { .. } => "CLOSE",
-        }
-    }
-}
-
-/// Reads one message; gives the Flow ID and what it says.
-pub(crate) fn read(octets: &[u8]) -> Result<(u32, Seen), Fault> {
-    let mut c = Cursor(octets);
+fn read(octets: &[u8], manner: Manner) -> Result<(u32, Seen), Fault> {
+    let mut c = Cursor(octets, manner);
     let first = c.u8()?;
     let flags = c.u8()?;
     let length = c.u16()?;
@@ -151,7 +36,7 @@ pub(crate) fn read(octets: &[u8]) -> Result<(u32, Seen), Fault> {
         8 => 0x80,
         _ => 0,
     };
-    require(flags & !defined == 0, "undefined flag set")?;
+    c.sender(flags & !defined == 0, "undefined flag set")?;
     let names_no_flow = kind == 2 || kind == 8;
     require(
         (flow == 0) == names_no_flow,
@@ -167,12 +52,7 @@ pub(crate) fn read(octets: &[u8]) -> Result<(u32, Seen), Fault> {
         6 => block_request(&mut c, flags)?,
         7 => loss_report(&mut c)?,
         8 => path_report(&mut c, flags)?,
-        _ => {
-            let reason = c.u16()?;
-            require(reason <= 4, "unknown CLOSE reason")?;
-            c.reserved(2)?;
-            Seen::Close { reason }
-        }
+        _ => close(&mut c)?,
     };
     c.end()?;
     Ok((flow, seen))
@@ -202,7 +82,7 @@ fn repair(c: &mut Cursor<'_>, flags: u8) -> Result<Seen, Fault> {
     match form {
         Form::Info => {
             require(t == 0, "INFO with a symbol")?;
-            require(index == 0, "INFO with a Repair Index")?;
+            c.sender(index == 0, "INFO with a Repair Index")?;
         }
         Form::Coded => {
             require(scheme == 1, "coded retransmission with a scheme without")?;
@@ -213,7 +93,7 @@ fn repair(c: &mut Cursor<'_>, flags: u8) -> Result<Seen, Fault> {
         }
         Form::Copy => {
             require(present.contains(&index), "copy of an absent position")?;
-            require(session != 0, "copy without session")?;
+            c.sender(session != 0, "copy without session")?;
         }
         Form::Ordinary => {
             require(!present.is_empty(), "symbol over nothing")?;
@@ -224,9 +104,13 @@ fn repair(c: &mut Cursor<'_>, flags: u8) -> Result<Seen, Fault> {
         let sum = u16::from(k) + u16::from(index);
         require(sum <= 255, "i + k above 255")?;
     }
-    require(scheme != 2 || index == 0, "XOR with an index")?;
+    require(
+        scheme != 2 || index == 0 || form == Form::Info,
+        "XOR with an index",
+    )?;
     if form != Form::Info {
-        require(t > 2, "symbol shorter than its prefix")?;
+        require(t > 0, "no symbol")?;
+        c.sender(t > 2, "symbol shorter than its prefix")?;
     }
     c.octets(usize::from(t))?;
     Ok(Seen::Repair(Repair {
@@ -243,35 +127,40 @@ fn repair(c: &mut Cursor<'_>, flags: u8) -> Result<Seen, Fault> {
     }))
 }
 
-fn hello(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
+/// The twelve octets that HELLO and HELLO_ACK begin with.
+fn offer(c: &mut Cursor<'_>) -> Result<Offer, Fault> {
     let (kind, af, schemes) = (c.u8()?, c.u8()?, c.u16()?);
     let (max_k, max_m, max_t, mtu) = (c.u8()?, c.u8()?, c.u16()?, c.u16()?);
     c.reserved(2)?;
-    let nonce = c.field(8)?;
-    let size = match af {
-        4 => 4,
-        6 => 16,
-        _ => return Err(Fault("unknown address family")),
-    };
-    let source = c.octets(size)?.to_vec();
-    let destination = c.octets(size)?.to_vec();
-    c.reserved(1)?;
-    let qp = c.u24()?;
-    require(kind == 1 || kind == 0xc1, "unknown Flow Kind")?;
-    require(schemes & 0b10 != 0, "scheme 1 not supported")?;
-    require(schemes & !0b111 == 0, "undefined scheme offered")?;
-    require(max_k > 0, "Max k is 0")?;
-    require(
-        mtu.is_power_of_two() && (256..=4096).contains(&mtu),
-        "no RDMA MTU",
-    )?;
-    Ok(Seen::Hello {
+    require(kind != 0, "Flow Kind 0")?;
+    require(af == 4 || af == 6, "unknown address family")?;
+    c.sender(kind == 1 || kind == 0xc1, "unknown Flow Kind")?;
+    c.sender(schemes & !0b111 == 0, "undefined scheme offered")?;
+    Ok(Offer {
         kind,
+        af,
         schemes,
         max_k,
         max_m,
         max_t,
         mtu,
+    })
+}
+
+fn hello(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
+    let offer = offer(c)?;
+    let nonce = c.field(8)?;
+    let size = if offer.af == 4 { 4 } else { 16 };
+    let source = c.octets(size)?.to_vec();
+    let destination = c.octets(size)?.to_vec();
+    c.reserved(1)?;
+    let qp = c.u24()?;
+    c.sender(offer.schemes & 0b10 != 0, "scheme 1 not supported")?;
+    c.sender(offer.max_k > 0, "Max k is 0")?;
+    let of_rdma = offer.mtu.is_power_of_two() && (256..=4096).contains(&offer.mtu);
+    c.sender(of_rdma, "no RDMA MTU")?;
+    Ok(Seen::Hello {
+        offer,
         nonce,
         source,
         destination,
@@ -280,21 +169,12 @@ fn hello(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
 }
 
 fn hello_ack(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
-    let (kind, af, schemes) = (c.u8()?, c.u8()?, c.u16()?);
-    let (max_k, max_m, max_t, mtu) = (c.u8()?, c.u8()?, c.u16()?, c.u16()?);
-    c.reserved(2)?;
+    let offer = offer(c)?;
     let nonce = c.field(8)?;
     let max_open_blocks = c.u16()?;
     c.reserved(2)?;
-    require(schemes & !0b111 == 0, "undefined scheme offered")?;
     Ok(Seen::HelloAck {
-        kind,
-        af,
-        schemes,
-        max_k,
-        max_m,
-        max_t,
-        mtu,
+        offer,
         nonce,
         max_open_blocks,
     })
@@ -305,10 +185,11 @@ fn param_update(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
     c.reserved(2)?;
     let effective = c.u24()?;
     c.reserved(1)?;
-    require(scheme == 1 || scheme == 2, "no block scheme")?;
-    require(k > 0, "k is 0")?;
-    require(u16::from(k) + u16::from(m) <= 256, "m - 1 + k above 255")?;
-    require(scheme == 1 || m <= 1, "XOR with more than one symbol")?;
+    // Whoever gets impossible parameters answers with a status (AMB-STATUS).
+    c.sender(scheme == 1 || scheme == 2, "no block scheme")?;
+    c.sender(k > 0, "k is 0")?;
+    c.sender(u16::from(k) + u16::from(m) <= 256, "m - 1 + k above 255")?;
+    c.sender(scheme == 1 || m <= 1, "XOR with more than one symbol")?;
     Ok(Seen::ParamUpdate {
         config,
         scheme,
@@ -322,7 +203,7 @@ fn param_update(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
 fn param_ack(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
     let (config, status) = (c.u8()?, c.u8()?);
     c.reserved(2)?;
-    require(status <= 3, "unknown status")?;
+    c.sender(status <= 3, "unknown status")?;
     Ok(Seen::ParamAck { config, status })
 }
 
@@ -335,10 +216,9 @@ fn block_request(c: &mut Cursor<'_>, flags: u8) -> Result<Seen, Fault> {
     let lost = c.bitmap(k)?;
     require(request != 0, "Request ID 0")?;
     require(!lost.is_empty(), "request for nothing")?;
-    require(
-        usize::from(suggested) <= lost.len(),
-        "suggests more symbols than were lost",
-    )?;
+    require(scheme <= 2, "unknown scheme")?;
+    let of_lost = usize::from(suggested) <= lost.len();
+    c.sender(of_lost, "suggests more symbols than were lost")?;
     Ok(Seen::BlockRequest {
         fallback: flags & 0x20 != 0,
         config,
@@ -361,10 +241,10 @@ fn range_request(c: &mut Cursor<'_>, flags: u8) -> Result<Seen, Fault> {
         let (start, length) = (c.u24()?, c.u8()?);
         require(length > 0, "empty range")?;
         if let Some((earlier, before)) = ranges.last() {
-            // Ascending and disjoint, modulo 2^24.
+            // Ascending and disjoint, modulo 2^24; whoever gets others takes their union (AMB-RANGE).
             let gap = start.wrapping_sub(*earlier) & 0xff_ffff;
             let apart = gap >= u32::from(*before) && gap < 1 << 23;
-            require(apart, "ranges not ascending and disjoint")?;
+            c.sender(apart, "ranges not ascending and disjoint")?;
         }
         ranges.push((start, length));
     }
@@ -390,8 +270,8 @@ fn loss_report(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
         repairs,
         repairs_ce,
     ] = words;
-    require(received <= expected, "more received than expected")?;
-    require(repairs_ce <= repairs, "more REPAIR marked than received")?;
+    c.sender(received <= expected, "more received than expected")?;
+    c.sender(repairs_ce <= repairs, "more REPAIR marked than received")?;
     Ok(Seen::LossReport {
         interval_us,
         expected,
@@ -423,7 +303,7 @@ fn path_report(c: &mut Cursor<'_>, flags: u8) -> Result<Seen, Fault> {
         c.octets(16)?;
         let (cause, count) = (c.u8()?, c.u8()?);
         c.reserved(2)?;
-        require(cause <= 2, "unknown cause")?;
+        c.sender(cause <= 2, "unknown cause")?;
         for _ in 0..count {
             c.reserved(1)?;
             c.u24()?;
@@ -436,4 +316,11 @@ fn path_report(c: &mut Cursor<'_>, flags: u8) -> Result<Seen, Fault> {
         dropped,
         truncated: flags & 0x80 != 0,
     })
+}
+
+fn close(c: &mut Cursor<'_>) -> Result<Seen, Fault> {
+    let reason = c.u16()?;
+    c.sender(reason <= 4, "unknown CLOSE reason")?;
+    c.reserved(2)?;
+    Ok(Seen::Close { reason })
 }

@@ -15,7 +15,7 @@ fn example() -> Vec<u8> {
 
 #[test]
 fn the_example_of_the_draft_reads_as_printed() {
-    let (flow, seen) = read(&example()).unwrap();
+    let (flow, seen) = sent(&example()).unwrap();
     assert_eq!(flow, 0xbeef);
     let Seen::Repair(repair) = seen else {
         unreachable!("{seen:?}")
@@ -28,6 +28,24 @@ fn the_example_of_the_draft_reads_as_printed() {
     assert_eq!((repair.start, repair.session, repair.t), (0x1000, 7, 16));
     assert_eq!(repair.present, [0, 1, 2, 3]);
     assert_eq!(repair.lost, [0, 1, 2]);
+}
+
+#[test]
+fn a_receiver_takes_what_means_nothing_and_what_overlaps() {
+    // shows: AMB-RESERVED, AMB-FLAGS, AMB-RANGE
+    let mut octets = example();
+    (octets[1], octets[15]) = (0x81, 1);
+    assert_eq!(received(&octets), sent(&example()));
+    octets[11] = 252;
+    assert_eq!(received(&octets), Err(Fault("i + k above 255")));
+    let ranges = [
+        0x16, 0x10, 0, 20, 0, 0, 0xbe, 0xef, 0, 9, 0, 2, 0, 0, 10, 4, 0, 0, 8, 3,
+    ];
+    let overlap = Fault("ranges not ascending and disjoint");
+    assert_eq!(sent(&ranges), Err(overlap));
+    let (_, seen) = received(&ranges).unwrap();
+    let twice = vec![(10, 4), (8, 3)];
+    assert!(matches!(seen, Seen::RangeRequest { ranges, .. } if ranges == twice));
 }
 
 #[test]
@@ -47,11 +65,11 @@ fn every_broken_rule_is_named() {
         let mut octets = example();
         octets[at] = value;
         assert_eq!(
-            read(&octets),
+            sent(&octets),
             Err(Fault(rule)),
             "octet {at} set to {value:#x}"
         );
     }
-    assert_eq!(read(&example()[..27]), Err(Fault("Length is wrong")));
-    assert_eq!(read(&[]), Err(Fault("too short")));
+    assert_eq!(sent(&example()[..27]), Err(Fault("Length is wrong")));
+    assert_eq!(sent(&[]), Err(Fault("too short")));
 }

@@ -95,7 +95,7 @@ impl Builder {
                 .map(|_| self.wire(&scenario.lan, Place::Hosts))
                 .collect(),
             ledger: Ledger::new(streams, rtt, scenario.path_mtu),
-            delivery: DeliveryCheck::new(scenario.hold[side], streams),
+            delivery: DeliveryCheck::new(scenario.holds(side), streams),
             arrivals: 0,
             muted: Vec::new(),
             quiet_until: Instant(0),
@@ -187,6 +187,7 @@ impl World {
             coder: Coder::new(scenario.mode),
             output: crate::endpoint::Output::default(),
             burst: Vec::new(),
+            plain: std::collections::VecDeque::new(),
             descs: Vec::new(),
             scratch: Vec::new(),
             serial: 0,
@@ -197,6 +198,7 @@ impl World {
             violations: Violations::default(),
             coverage: Coverage::default(),
             sums: super::outcome::Sums::default(),
+            state: super::State::default(),
             rng,
             scenario,
         }

@@ -138,7 +138,7 @@ impl World {
                     }
                     _ => {
                         self.acknowledged(side, packet);
-                        self.hand_over(side, packet);
+                        self.plain.push_back((self.sides[side].arrivals, *packet));
                     }
                 }
             }
@@ -150,9 +150,18 @@ impl World {
             descs.clear();
             self.descs = descs;
             self.settle(side);
+            self.hand_over_plain(side, u64::MAX);
         }
         burst.clear();
         self.burst = burst;
+    }
+
+    /// Packets of this burst that are nothing to the receiver function and came before the packet of that
+    /// order: they keep their place among those that it lets out at once.
+    fn hand_over_plain(&mut self, side: usize, before: u64) {
+        while let Some((_, packet)) = self.plain.pop_front_if(|(order, _)| *order <= before) {
+            self.hand_over(side, &packet);
+        }
     }
 
     /// What the functions at `side` decided is carried out.
@@ -180,10 +189,14 @@ impl World {
                 continue;
             };
             let stream = Self::stream_of(&packet).unwrap_or(usize::MAX);
+            let account = self.streams.get(stream).map_or(stream, |s| s.account);
             let checks = &mut self.sides[side].delivery;
-            checks.delivered(self.now, *how, frame, stream, &mut self.violations);
+            let violations = &mut self.violations;
+            checks.delivered(self.now, *how, frame, stream, account, violations);
             if *how == Delivery::Restored {
                 self.sums.restored += 1;
+            } else {
+                self.hand_over_plain(side, frame.order);
             }
             self.hand_over(side, &packet);
         }

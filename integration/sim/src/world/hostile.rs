@@ -123,7 +123,7 @@ impl World {
                     flow,
                     fallback: self.rng.chance(0.7),
                     request,
-                    ranges: self.around(side, count)?,
+                    ranges: self.around(side, count)?.into_iter().collect(),
                 }))
             }
             _ => self.double(side, flow),

@@ -119,7 +119,7 @@ impl World {
     fn send_mail(&mut self, side: usize, mail: Mail, class: Class, stream: Option<usize>) {
         let mut octets = std::mem::take(&mut self.scratch);
         mail.write(&mut octets);
-        match wire::read(&octets) {
+        match wire::sent(&octets) {
             Err(fault) => self.violations.add(self.now, || {
                 format!(
                     "a message breaks the rule '{}': {:02x?}",
@@ -162,6 +162,15 @@ impl World {
         } else {
             let ledger = &mut self.sides[1 - side].ledger;
             ledger.receiver_says(now, seen, violations);
+            let offered = ledger.offered(seen);
+            let delivery = &mut self.sides[side].delivery;
+            match seen {
+                Seen::HelloAck { .. } => {
+                    offered.inspect(|stream| delivery.offers(now, flow, *stream));
+                }
+                Seen::ParamAck { status: 0, .. } => delivery.binds(now, flow),
+                _ => {}
+            }
         }
         if let Seen::Close { reason } = seen {
             self.coverage.close(*reason);
@@ -224,11 +233,16 @@ impl World {
         }
         let mut octets = std::mem::take(&mut self.scratch);
         mail.write(&mut octets);
-        let parsed = parse(&octets);
-        match parsed {
-            Ok(Parsed::Repair(header, _)) => self.repair_arrives(side, &mail, &header),
-            Ok(Parsed::Message(message)) => self.message_arrives(side, &mail, &message, &octets),
-            Err(_) => self.sums.refused += 1,
+        let heard = wire::received(&octets);
+        match (parse(&octets), heard) {
+            (Ok(Parsed::Repair(header, _)), Ok(_)) => self.repair_arrives(side, &mail, &header),
+            (Ok(Parsed::Message(message)), Ok(heard)) => {
+                self.message_arrives(side, &mail, &message, &heard, &octets);
+            }
+            (Err(_), Err(_)) => self.sums.refused += 1,
+            (parsed, heard) => self.violations.add(self.now, || {
+                format!("codec and reader disagree: {parsed:?}, {heard:?}: {octets:02x?}")
+            }),
         }
         self.scratch = octets;
         self.settle(side);
@@ -247,7 +261,14 @@ impl World {
         gateway.on_repair(now, mail.from, header, frame, mail.ce);
     }
 
-    fn message_arrives(&mut self, side: usize, mail: &Mail, message: &Message, octets: &[u8]) {
+    fn message_arrives(
+        &mut self,
+        side: usize,
+        mail: &Mail,
+        message: &Message,
+        heard: &(u32, Seen),
+        octets: &[u8],
+    ) {
         let now = self.now;
         if let Message::Hello(hello) = message
             && self.ignores(side, hello.kind)
@@ -255,10 +276,11 @@ impl World {
             return;
         }
         let is_peer = mail.from == gateway::address(1 - side);
-        if is_peer && let Ok((flow, seen)) = wire::read(octets) {
-            self.trace(side, "hears", flow, &seen);
+        if is_peer {
+            let (flow, seen) = heard;
+            self.trace(side, "hears", *flow, seen);
             let here = &mut self.sides[side];
-            here.ledger.sender_hears(now, flow, &seen);
+            here.ledger.sender_hears(now, *flow, seen);
             here.overheard.clear();
             here.overheard.extend_from_slice(octets);
             if let Message::Hello(_) = message {

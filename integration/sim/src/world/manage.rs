@@ -128,6 +128,7 @@ impl World {
             qp: Qpn::new(config.qp + REQUESTER_QP),
             psn: packet.psn,
             negative: packet.ack != packet::Ack::Positive,
+            mtu: None,
         };
         if let Some(gateway) = &mut self.sides[side].gateway {
             gateway.csf.on_ack(self.now, &ack);

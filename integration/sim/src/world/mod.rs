@@ -10,11 +10,13 @@ mod mail;
 mod manage;
 mod outcome;
 mod reporter;
+mod state;
 mod steps;
 
 pub use outcome::Outcome;
+pub use state::State;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crem_core::packet::{Desc, StreamKey};
 use crem_core::timer::Timers;
@@ -120,6 +122,9 @@ pub struct World {
     coder: Coder,
     output: Output,
     burst: Vec<Packet>,
+    /// Packets of the burst from the WAN that are nothing to the receiver function, and how many of the
+    /// others came before each.
+    plain: VecDeque<(u64, Packet)>,
     descs: Vec<Desc<Frame>>,
     scratch: Vec<u8>,
     serial: u64,
@@ -133,6 +138,7 @@ pub struct World {
     violations: Violations,
     coverage: Coverage,
     sums: outcome::Sums,
+    state: State,
 }
 
 impl World {
@@ -163,6 +169,7 @@ impl World {
             self.arrivals_due();
             self.hosts_due();
             self.gateways_due();
+            self.look_at_state();
         }
     }
 

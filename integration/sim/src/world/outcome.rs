@@ -2,7 +2,7 @@
 
 use crem_core::packet::PsnSpace;
 
-use super::World;
+use super::{State, World};
 use crate::Duration;
 use crate::coverage::Coverage;
 use crate::wire::Form;
@@ -85,6 +85,8 @@ pub struct Outcome {
     pub protected: usize,
     /// Loss that LOSS_REPORTs told, sums of Expected and Received over all flows toward each side.
     pub reported: [[u64; 2]; 2],
+    /// What flows cost in memory, where that was looked at.
+    pub state: State,
 }
 
 impl World {
@@ -136,6 +138,7 @@ impl World {
             format!("{impostors} decoded packets check out and are of no packet sent")
         });
         let protected = self.protected();
+        self.state_is_known(protected);
         let longest = |side: usize| self.sides[side].delivery.longest;
         Outcome {
             protected,
@@ -148,6 +151,7 @@ impl World {
             sums: self.sums,
             held: longest(0).max(longest(1)),
             reported: [self.sides[0].ledger.reported, self.sides[1].ledger.reported],
+            state: self.state,
             coverage: self.coverage,
             name: self.scenario.name,
             seed: self.scenario.seed,

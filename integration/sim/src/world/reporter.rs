@@ -56,7 +56,7 @@ impl World {
                 .collect(),
         };
         let octets = report(&self.streams[stream].key, &said);
-        if let Ok((_, seen)) = wire::read(&octets) {
+        if let Ok((_, seen)) = wire::sent(&octets) {
             self.coverage.message(seen.name());
         }
         let mail = Mail {

@@ -367,21 +367,23 @@ fn silence_ends_a_binding_with_close_1() {
 }
 
 #[test]
-fn passthrough_ends_and_refuses_flows() {
-    let mut rig = Rig::bound(config(), 2, 1000);
-    rig.burst(&[1002]);
-    let mut off = config();
-    off.mode = Mode::Passthrough;
-    rig.crf.set_config(rig.now, off, &mut rig.out);
-    rig.settle();
-    assert_eq!(rig.taken(), [1002]);
-    assert!(matches!(
-        rig.sent.pop(),
-        Some((_, Message::Close(Close { reason: 0, .. })))
-    ));
-    assert_eq!(rig.hello(&hello(3)), None);
-    rig.burst(&[1003, 1009]);
-    assert_eq!(rig.taken(), [1003, 1009]);
+fn other_modes_than_active_end_and_refuse_flows() {
+    for mode in [Mode::Passthrough, Mode::Monitor] {
+        let mut rig = Rig::bound(config(), 2, 1000);
+        rig.burst(&[1002]);
+        let mut off = config();
+        off.mode = mode;
+        rig.crf.set_config(rig.now, off, &mut rig.out);
+        rig.settle();
+        assert_eq!(rig.taken(), [1002]);
+        assert!(matches!(
+            rig.sent.pop(),
+            Some((_, Message::Close(Close { reason: 0, .. })))
+        ));
+        assert_eq!(rig.hello(&hello(3)), None);
+        rig.burst(&[1003, 1009]);
+        assert_eq!(rig.taken(), [1003, 1009]);
+    }
 }
 
 // shows: AMB-TENANT

@@ -201,7 +201,7 @@ fn a_wrong_description_gives_way_to_the_right_one() {
     // What only the wrong one had named is a gap again, and is asked for.
     rig.wait(RTT);
     let request = rig.range_request().unwrap();
-    assert_eq!(request.ranges[0].start, Psn::new(1008));
+    assert_eq!(first_of(&request).start, Psn::new(1008));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Floods and nonsense: memory stays bounded, nothing panics, the flow goes on.
 
 use super::*;
+use crem_wire::crem::{Parsed, parse};
 use proptest::prelude::*;
 
 // shows: CREM-OPS-02, AMB-OPENBLOCKS
@@ -215,5 +216,53 @@ impl Rig {
     fn update_any(&mut self, update: &ParamUpdate) {
         self.message(&Message::ParamUpdate(*update));
         self.sent.clear();
+    }
+}
+
+/// The octets of a REPAIR with these fields, right in its lengths and in nothing else.
+fn repair_octets(head: [u8; 4], flags: u8, rest: [u8; 8], words: [u32; 2], t: u8) -> Vec<u8> {
+    let k = head[2];
+    let mut octets = vec![0x11, flags & 0xe0, 0, 0, 0, 0, 0, 1];
+    octets.extend(head);
+    octets.extend(&rest[..6]);
+    octets.extend(u16::from(t).to_be_bytes());
+    let maps = if flags & 0x80 == 0 { 1 } else { 2 };
+    for map in &words[..maps] {
+        for word in 0..u32::from(k).div_ceil(32) {
+            let within = u32::MAX.checked_shl((32 * (word + 1)).saturating_sub(u32::from(k)));
+            octets.extend((map & within.unwrap_or(0)).to_be_bytes());
+        }
+    }
+    octets.extend(vec![0; usize::from(t)]);
+    let length = octets.len() as u16;
+    octets[2..4].copy_from_slice(&length.to_be_bytes());
+    octets
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    // shows: AMB-EMPTY, AMB-BITPAD
+    #[test]
+    fn what_the_codec_lets_through_is_never_counted_as_invalid(
+        head in (0u8..2, 0u8..4, prop_oneof![1u8..40, any::<u8>()], prop_oneof![0u8..3, any::<u8>()]),
+        flags in prop_oneof![Just(0u8), Just(0x80), any::<u8>()],
+        rest in any::<[u8; 8]>(),
+        unset in any::<bool>(),
+        words in (prop_oneof![Just(u32::MAX), any::<u32>()], prop_oneof![any::<u32>(), Just(1 << 31)]),
+        t in prop_oneof![Just(0u8), 1u8..40],
+    ) {
+        let (config, scheme, k, index) = head;
+        let mut rest = rest;
+        if unset {
+            // No session.
+            (rest[4], rest[5]) = (0, 0);
+        }
+        let octets = repair_octets([config, scheme, k, index], flags, rest, [words.0, words.1], t);
+        if let Ok(Parsed::Repair(header, _)) = parse(&octets) {
+            let mut rig = Rig::bound(super::config(), 2, 1000);
+            let header = RepairHeader { flow: rig.header(0, 0).flow, ..header };
+            rig.repair(&header);
+            prop_assert_eq!(rig.count("repairs_invalid"), 0, "{:?}", header);
+        }
     }
 }

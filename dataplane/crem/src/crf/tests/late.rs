@@ -83,8 +83,8 @@ fn a_run_that_begins_behind_a_packet_lost_again_asks_for_it_once_more() {
     let request = rig.range_request().expect("another request");
     assert_eq!(
         (
-            request.ranges[0].start,
-            request.ranges[0].count,
+            first_of(&request).start,
+            first_of(&request).count,
             request.fallback
         ),
         (Psn::new(1100), 1, false)
@@ -106,7 +106,7 @@ fn a_hole_in_a_run_that_no_copy_can_fill_is_asked_for() {
     rig.burst(&[1098, 1099, 1101, 1102]);
     rig.wait(A);
     let request = rig.range_request().expect("another request");
-    assert_eq!(request.ranges[0].start, Psn::new(1100));
+    assert_eq!(first_of(&request).start, Psn::new(1100));
 }
 
 // shows: CREM-FB-04

@@ -22,7 +22,7 @@ use crem_fec::{Equation, Scheme};
 use crem_wire::crem::registry::{CloseReason, ParamStatus};
 use crem_wire::crem::{
     BlockRequest, FlowDescriptor, Hello, HelloAck, Limits, LossReport, Message, ParamAck,
-    ParamUpdate, RangeRequest, RepairHeader,
+    ParamUpdate, PsnRange, RangeRequest, RepairHeader,
 };
 use crem_wire::{Bitmap, ConfigId, FlowId, Psn, Qpn, RequestId};
 
@@ -549,4 +549,9 @@ impl Rig {
             reason: reason.code(),
         }));
     }
+}
+
+/// The first range of a request.
+pub(super) fn first_of(request: &RangeRequest) -> PsnRange {
+    request.ranges.iter().next().expect("a range")
 }

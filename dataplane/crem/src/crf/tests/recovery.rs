@@ -263,7 +263,7 @@ fn mixed_sets_are_solved_by_rank() {
     rig.wait(A);
     let request = rig.range_request().unwrap();
     assert_eq!(
-        request.ranges,
+        request.ranges.iter().collect::<Vec<_>>(),
         [(1000, 1), (1002, 1), (1007, 1)].map(|(start, count)| PsnRange {
             start: Psn::new(start),
             count
@@ -312,7 +312,7 @@ fn without_symbols_ahead_ranges_are_asked_for_a_after_the_gap() {
     rig.wait(US);
     let request = rig.range_request().unwrap();
     assert_eq!(
-        request.ranges,
+        request.ranges.iter().collect::<Vec<_>>(),
         [PsnRange {
             start: Psn::new(1001),
             count: 2
@@ -324,7 +324,7 @@ fn without_symbols_ahead_ranges_are_asked_for_a_after_the_gap() {
     rig.wait(US);
     let second = rig.range_request().unwrap();
     assert_eq!(
-        second.ranges,
+        second.ranges.iter().collect::<Vec<_>>(),
         [PsnRange {
             start: Psn::new(1004),
             count: 1

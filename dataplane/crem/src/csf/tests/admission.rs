@@ -8,7 +8,7 @@ use crate::config::CoreConfig;
 use crate::csf::State;
 use crate::csf::testing::{desc, key};
 use crate::events::{Event, Unprotected};
-use crate::packet::StreamKey;
+use crate::packet::{Desc, StreamKey};
 use crate::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -174,10 +174,10 @@ fn a_flow_says_how_many_hellos_went_unanswered() {
         let hello = Unprotected::NoHelloAck { sent, of: 8 };
         assert_eq!(rig.status(key(1)).unprotected, Some(hello));
         assert_eq!(
-            (hello.name(), hello.values()),
+            (hello.name(), hello.values().collect::<Vec<_>>()),
             (
                 "no_hello_ack",
-                [("hello_sent", u64::from(sent)), ("hello_of", 8)]
+                vec![("hello_sent", u64::from(sent)), ("hello_of", 8)]
             )
         );
         let next = rig.csf.next_timeout().expect("another try");
@@ -209,27 +209,14 @@ fn a_refused_flow_waits_in_the_negative_cache_while_others_are_answered() {
 // shows: AMB-TMTU, AMB-OVERSIZE
 #[test]
 fn small_packets_carry_small_symbols_until_a_large_one_shows() {
-    let mut cfg = config();
-    cfg.path_mtu = 9000;
-    cfg.fec.rdma_mtu = 4096;
-    let mut rig = Rig::new(cfg);
-    let small = |psn: u32| {
-        let mut packet = desc(key(1), psn);
-        packet.payload_len = 80;
-        packet
-    };
-    let mut psn = 0;
-    while psn < 16 || rig.status(key(1)).unprotected.is_some() {
-        rig.packets(&[small(psn)]);
-        rig.wait(MS / 10);
-        psn += 1;
-    }
+    let mut rig = Rig::new(wide(4096));
+    let mut psn = protect_small(&mut rig);
     assert_eq!(rig.status(key(1)).t, 4134, "little is known yet");
     for _ in 0..1500 {
         rig.packets(&[small(psn)]);
         rig.wait(MS);
         psn += 1;
-        if psn % 100 == 0 {
+        if psn.is_multiple_of(100) {
             rig.report(key(1), 100, 100);
         }
     }
@@ -249,7 +236,7 @@ fn small_packets_carry_small_symbols_until_a_large_one_shows() {
         rig.packets(&[small(psn)]);
         rig.wait(MS);
         psn += 1;
-        if psn % 100 == 0 {
+        if psn.is_multiple_of(100) {
             rig.report(key(1), 100, 100);
         }
     }
@@ -262,14 +249,7 @@ fn packets_that_do_not_fit_end_the_protection_of_small_ones_with_both_numbers() 
     let mut cfg = config();
     cfg.path_mtu = 1000;
     let mut rig = Rig::new(cfg);
-    let mut psn = 0;
-    while psn < 16 || rig.status(key(1)).unprotected.is_some() {
-        let mut packet = desc(key(1), psn);
-        packet.payload_len = 80;
-        rig.packets(&[packet]);
-        rig.wait(MS / 10);
-        psn += 1;
-    }
+    let psn = protect_small(&mut rig);
     assert_eq!(
         rig.status(key(1)).t,
         294,
@@ -281,9 +261,9 @@ fn packets_that_do_not_fit_end_the_protection_of_small_ones_with_both_numbers() 
         available: 1000,
     };
     assert_eq!(rig.status(key(1)).unprotected, Some(mtu));
-    assert_eq!(
-        mtu.values(),
-        [("path_mtu_needed", 1118), ("path_mtu", 1000)]
+    assert!(
+        mtu.values()
+            .eq([("path_mtu_needed", 1118), ("path_mtu", 1000)])
     );
     let reasons: Vec<u16> = rig.closes().iter().map(|c| c.reason).collect();
     assert_eq!(reasons, [0]);
@@ -294,21 +274,12 @@ fn packets_that_do_not_fit_end_the_protection_of_small_ones_with_both_numbers() 
 // shows: AMB-LIMITS
 #[test]
 fn packets_beyond_the_peers_limit_end_protection() {
-    let mut cfg = config();
-    cfg.path_mtu = 9000;
-    let mut rig = Rig::new(cfg);
+    let mut rig = Rig::new(wide(1024));
     rig.limits = Limits {
         max_t: 500,
         ..rig.limits
     };
-    let mut psn = 0;
-    while psn < 16 || rig.status(key(1)).unprotected.is_some() {
-        let mut packet = desc(key(1), psn);
-        packet.payload_len = 80;
-        rig.packets(&[packet]);
-        rig.wait(MS / 10);
-        psn += 1;
-    }
+    let psn = protect_small(&mut rig);
     rig.paced(key(1), psn..psn + 10, MS);
     assert_eq!(rig.status(key(1)).unprotected, Some(Unprotected::Limits));
 }
@@ -316,10 +287,7 @@ fn packets_beyond_the_peers_limit_end_protection() {
 // shows: AMB-RDMAMTU, CREM-BLOCK-05
 #[test]
 fn the_psn_after_a_read_tells_the_rdma_mtu() {
-    let mut cfg = config();
-    cfg.path_mtu = 9000;
-    cfg.fec.rdma_mtu = 256;
-    let mut rig = Rig::new(cfg);
+    let mut rig = Rig::new(wide(256));
     let mut psn = 0;
     // READs of 64 KiB on a connection of 4096: 16 PSNs each, not 256.
     for _ in 0..200 {
@@ -341,7 +309,7 @@ fn the_psn_after_a_read_tells_the_rdma_mtu() {
 
 #[test]
 fn a_span_that_is_taken_back_ends_the_binding_before_another_block_begins() {
-    let mut rig = Rig::new(rig_config());
+    let mut rig = Rig::new(wide(1024));
     let psn = rig.protect(key(1), 0);
     let mut read = desc(key(1), psn);
     read.read_length = Some(64 * 1024);
@@ -361,15 +329,13 @@ fn a_span_that_is_taken_back_ends_the_binding_before_another_block_begins() {
 // shows: AMB-RDMAMTU
 #[test]
 fn the_other_direction_tells_the_rdma_mtu() {
-    let mut cfg = config();
-    cfg.path_mtu = 9000;
-    let mut rig = Rig::new(cfg);
+    let mut rig = Rig::new(wide(1024));
     let psn = rig.protect(key(1), 0);
     rig.csf.learn_mtu(rig.now, &key(1), 1000);
     rig.csf.learn_mtu(rig.now, &key(9), 4096);
     rig.csf.learn_mtu(rig.now, &key(1), 1024);
     assert!(rig.closes().is_empty(), "nothing new");
-    let mut rig2 = Rig::new(rig_config());
+    let mut rig2 = Rig::new(wide(1024));
     let psn2 = rig2.protect(key(1), 0);
     rig2.csf.learn_mtu(rig2.now, &key(1), 4096);
     rig2.protect(key(1), psn2);
@@ -380,8 +346,29 @@ fn the_other_direction_tells_the_rdma_mtu() {
     assert_eq!(rig.status(key(1)).unprotected, None);
 }
 
-fn rig_config() -> CoreConfig {
+/// A path that lets everything through, with the RDMA MTU that is announced before one is seen.
+fn wide(rdma_mtu: u16) -> CoreConfig {
     let mut cfg = config();
     cfg.path_mtu = 9000;
+    cfg.fec.rdma_mtu = rdma_mtu;
     cfg
+}
+
+/// A packet that needs a symbol of 82 octets.
+fn small(psn: u32) -> Desc<u32> {
+    Desc {
+        payload_len: 80,
+        ..desc(key(1), psn)
+    }
+}
+
+/// Sends small packets until they are protected; gives the next PSN.
+fn protect_small(rig: &mut Rig) -> u32 {
+    let mut psn = 0;
+    while psn < 16 || rig.status(key(1)).unprotected.is_some() {
+        rig.packets(&[small(psn)]);
+        rig.wait(MS / 10);
+        psn += 1;
+    }
+    psn
 }

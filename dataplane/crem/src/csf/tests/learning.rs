@@ -10,9 +10,9 @@ use super::rig::{MS, RTT, Rig, config};
 use crate::actions::RepairKind;
 use crate::config::CoreConfig;
 use crate::csf::State;
-use crate::csf::testing::key;
+use crate::csf::testing::{desc, key};
 use crate::learn::{Ack, Direction, Managed};
-use crate::packet::{PsnSpace, StreamKey};
+use crate::packet::{Desc, PsnSpace, StreamKey};
 
 /// The queue pair of the sending host in all connections here.
 const OWN_QP: Qpn = Qpn::new(0x50);
@@ -72,6 +72,7 @@ impl Rig {
             qp: OWN_QP,
             psn: Psn::new(psn),
             negative,
+            mtu: None,
         };
         self.csf.on_ack(self.now, &ack);
     }
@@ -267,4 +268,53 @@ fn nothing_is_learned_unless_switched_on() {
     assert!(rig.hello_mtus().iter().all(|mtu| *mtu == 1024));
     let counters = rig.csf.counters();
     assert_eq!((counters.acks, counters.connection_messages), (0, 0));
+}
+
+/// A READ of `octets`, and the first response to it.
+fn read(rig: &mut Rig, psn: u32, octets: u32, mtu: u16) {
+    let request = Desc {
+        opcode: 0x0c,
+        payload_len: 32,
+        read_length: Some(octets),
+        ..desc(key(1), psn)
+    };
+    rig.packets(&[request]);
+    rig.wait(MS);
+    let way = there().reversed();
+    let ack = Ack::of_response(way, OWN_QP, Psn::new(psn), 0x0d, Some(mtu));
+    rig.csf.on_ack(rig.now, &ack.unwrap());
+}
+
+// shows: AMB-RDMAMTU
+#[test]
+fn responses_to_reads_tell_the_rdma_mtu_of_the_requests() {
+    for learns in [true, false] {
+        let mut cfg = on();
+        cfg.csf.learn = learns;
+        cfg.csf.start_after = 40;
+        let mut rig = Rig::new(cfg);
+        // What follows the READs goes another way, so that no PSN tells how far their spans reach.
+        for n in 0..40 {
+            read(&mut rig, 100 * n, 8192, 4096);
+        }
+        let expected = if learns { 4096 } else { 1024 };
+        // The first one may have been sent again by now.
+        let mtus = rig.hello_mtus();
+        assert!(!mtus.is_empty() && mtus.iter().all(|mtu| *mtu == expected));
+    }
+}
+
+// shows: AMB-RDMAMTU
+#[test]
+fn responses_of_an_unknown_queue_pair_tell_nothing() {
+    let mut rig = Rig::new(on());
+    rig.psns(key(1), 0..15);
+    // PSNs that the flow never had.
+    for n in 0..40 {
+        let way = there().reversed();
+        let ack = Ack::of_response(way, OWN_QP, Psn::new(90_000 + n), 0x0d, Some(4096));
+        rig.csf.on_ack(rig.now, &ack.unwrap());
+    }
+    rig.psns(key(1), 15..16);
+    assert_eq!(rig.hello_mtus(), [1024]);
 }

@@ -5,6 +5,7 @@ mod adaptation;
 mod addresses;
 mod admission;
 mod blocks;
+mod datagrams;
 mod early;
 mod elsewhere;
 mod learning;

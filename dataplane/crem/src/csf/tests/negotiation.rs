@@ -499,6 +499,29 @@ fn passthrough_does_nothing() {
     assert_eq!(rig.csf.counters().passthrough, 100);
 }
 
+#[test]
+fn a_monitor_lists_flows_and_sends_nothing() {
+    let mut rig = Rig::new(config());
+    let psn = rig.protect(key(1), 0);
+    let sent = rig.messages.len();
+    let mut cfg = config();
+    cfg.mode = Mode::Monitor;
+    rig.csf.set_config(rig.now, cfg);
+    rig.paced(key(1), psn..psn + 1_000, MS);
+    rig.psns(key(2), 0..100);
+    assert_eq!(rig.closes().len(), 1, "of what was protected");
+    assert_eq!(rig.messages.len(), sent + 1);
+    for flow in [key(1), key(2)] {
+        let status = rig.status(flow);
+        assert_eq!(status.unprotected, Some(Unprotected::Monitor));
+        assert_eq!((status.state, status.bound), (State::Observing, None));
+    }
+    assert_eq!(rig.csf.counters().passthrough, 0);
+    // Back again.
+    rig.csf.set_config(rig.now, config());
+    rig.protect(key(1), psn + 1_000);
+}
+
 // shows: CREM-MSG-30, CREM-OPS-02, AMB-QPREUSE
 #[test]
 fn idle_flow_is_closed_with_reason_one() {

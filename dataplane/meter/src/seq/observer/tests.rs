@@ -84,6 +84,7 @@ fn packet(qp: u32, opcode: u8, psn: u32) -> Observation {
         destination_port: 4791,
         tos: 0,
         ip_octets: 100,
+        payload_off: 42,
         payload_octets: 60,
         context: 0,
         bth: Bth {

@@ -1,0 +1,173 @@
+//! Other documents for running gateways, one after the other, each asked for afterwards.
+
+use std::time::{Duration, Instant};
+
+use crem_api::Impact;
+use crem_api::client::{Client, ClientError};
+use crem_api::protocol::{Apply, Running};
+use crem_api::state::Status;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Failure;
+use super::gateway::{Gateway, SEGMENT};
+
+/// Time for an answer.
+const LIMIT: Duration = Duration::from_secs(3);
+/// Changes of one gateway, in turn. Out of each two changes of the mode the second restores it.
+const KINDS: [&str; 6] = ["limits", "target", "reporter", "collector", "mode", "mode"];
+/// Changes of the mode are rare, since each ends protection for a while: one turn in so many.
+const RARELY: u64 = 20;
+
+/// What was changed so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Changes {
+    /// Documents brought into force.
+    pub made: u64,
+    /// Of these, seen in force afterwards with the value that was to change.
+    pub seen: u64,
+    /// The same by kind.
+    pub kinds: std::collections::BTreeMap<String, u64>,
+    /// Longest time from the request to the answer, milliseconds.
+    pub slowest_ms: f64,
+}
+
+impl Changes {
+    /// Changes every gateway once.
+    pub(crate) fn step(&mut self, gateways: &[Gateway]) -> Result<(), Failure> {
+        for gateway in gateways {
+            let mut client = Client::connect(gateway.socket(), LIMIT)?;
+            self.change(&mut client)
+                .map_err(|e| format!("{:?}: {e}", gateway.host))?;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, client: &mut Client) -> Result<(), ClientError> {
+        let turn = self.made / 2;
+        let before = client.document()?;
+        let (kind, pointer, value) = next(turn, &before.document);
+        let mut document = before.document;
+        set(&mut document, &pointer, &value);
+        let begun = Instant::now();
+        let applied = client.apply(Apply {
+            revision: Some(turn),
+            max_impact: Impact::Segment,
+            dry_run: false,
+            document,
+        })?;
+        let ms = begun.elapsed().as_secs_f64() * 1e3;
+        self.slowest_ms = self.slowest_ms.max(ms);
+        self.made += 1;
+        let after: Running = client.document()?;
+        let status = status_of(client, applied.generation)?;
+        let mode = value.as_str().filter(|_| kind == "mode");
+        let in_mode = |mode| status.segments.get(SEGMENT).is_some_and(|s| s.mode == mode);
+        let seen = applied.generation == before.generation + 1
+            && after.generation == applied.generation
+            && after.document.pointer(&pointer) == Some(&value)
+            && status.generation == applied.generation
+            && status.revision == Some(turn)
+            && mode.is_none_or(in_mode);
+        self.seen += u64::from(seen);
+        *self.kinds.entry(kind.to_owned()).or_default() += 1;
+        Ok(())
+    }
+}
+
+/// The status once it is of `generation`, or the last one: it is made anew ten times a second at least.
+fn status_of(client: &mut Client, generation: u64) -> Result<Status, ClientError> {
+    let end = Instant::now() + Duration::from_millis(500);
+    loop {
+        let status = client.status()?;
+        if status.generation >= generation || Instant::now() > end {
+            return Ok(status);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The kind of a change, its place, and a value that is not there.
+fn next(turn: u64, document: &Value) -> (&'static str, String, Value) {
+    let segment = |rest: &str| format!("/segments/{SEGMENT}/{rest}");
+    let count = KINDS.len() as u64;
+    let kind = KINDS[(turn % count) as usize];
+    let kind = if kind == "mode" && !(turn / count).is_multiple_of(RARELY) {
+        "limits"
+    } else {
+        kind
+    };
+    let (pointer, value) = match kind {
+        "limits" => (
+            segment("limits/retained_frames"),
+            json!(1_000 + turn % 1_000),
+        ),
+        "target" => (
+            segment("policy/target_fec"),
+            json!(1e-4 / (1 + turn % 50) as f64),
+        ),
+        "reporter" => {
+            let third = turn % 250;
+            (
+                segment("reporters"),
+                json!({ format!("198.51.{third}.0/24"): {} }),
+            )
+        }
+        "collector" => (
+            "/ipfix/collectors/c/retry_ms".to_owned(),
+            json!(60_000 + turn),
+        ),
+        _ => {
+            let pointer = segment("mode");
+            let active = document.pointer(&pointer) == Some(&json!("active"));
+            (
+                pointer,
+                json!(if active { "passthrough" } else { "active" }),
+            )
+        }
+    };
+    (kind, pointer, value)
+}
+
+fn set(document: &mut Value, pointer: &str, value: &Value) {
+    let Some((place, key)) = pointer.rsplit_once('/') else {
+        return;
+    };
+    if let Some(Value::Object(map)) = document.pointer_mut(place) {
+        map.insert(key.to_owned(), value.clone());
+    }
+}
+
+/// The part on IPFIX that a document needs for a collector to be changed.
+pub(crate) fn collector() -> toml::Table {
+    let text = r#"
+        domain = 1
+        pen = 32473
+        first_element = 1
+        collectors = { c = { transport = "tcp", host = "192.0.2.9", port = 4739 } }
+    "#;
+    text.parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_differs_from_what_is_there() {
+        let mut document = json!({
+            "segments": {SEGMENT: {"mode": "active", "limits": {}, "policy": {}, "reporters": {}}},
+            "ipfix": {"collectors": {"c": {}}},
+        });
+        let mut kinds = std::collections::BTreeSet::new();
+        for turn in 0..500 {
+            let (kind, pointer, value) = next(turn, &document);
+            assert_ne!(document.pointer(&pointer), Some(&value), "{turn}");
+            set(&mut document, &pointer, &value);
+            assert_eq!(document.pointer(&pointer), Some(&value), "{turn}");
+            kinds.insert(kind);
+        }
+        assert_eq!(kinds.len(), 5);
+        assert_eq!(document["segments"][SEGMENT]["mode"], "active");
+    }
+}

@@ -54,7 +54,7 @@ nostd: ## the protocol crates build without std
 	cargo build --locked -p crem-fec -p crem-wire -p crem-core -p crem-meter --no-default-features
 
 unit: setup ## unit, property and DPDK tests (root for the DPDK tests)
-	integration/scripts/with-hugepages 256 cargo test --locked --workspace
+	PROMTOOL="$$(integration/scripts/promtool)" integration/scripts/with-hugepages 256 cargo test --locked --workspace
 
 conformance: ## write docs/conformance.md from the register and the tests
 	cargo run --locked -q -p crem-integration --bin conformance

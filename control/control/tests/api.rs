@@ -527,3 +527,31 @@ fn secrets_are_told_once() {
         assert!(!text.contains(secret), "{}", path.display());
     }
 }
+
+#[test]
+fn metrics_pass_the_checker_of_prometheus() {
+    let Some(promtool) = std::env::var_os("PROMTOOL").filter(|p| !p.is_empty()) else {
+        println!("skipped: PROMTOOL names no promtool");
+        return;
+    };
+    let (control, _dataplane) = Control::start(false);
+    configured(&control);
+    control.until("/readyz", |a| a.status == 200);
+    control.change("?confirm=60s", &k(33));
+    let mut checker = std::process::Command::new(promtool)
+        .args(["check", "metrics"])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = control.get("/metrics").text;
+    checker
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let checked = checker.wait_with_output().unwrap();
+    let complaints = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{complaints}\n{text}");
+}

@@ -17,7 +17,6 @@ const PLACE: &str = "CREM_CRASH_PLACE";
 /// Runs only inside [`killed_at_random_it_boots_one_confirmed_revision`]: applies without end, every
 /// second document with a commit that is confirmed.
 #[test]
-#[ignore = "it is the other process of the test below"]
 fn applies_until_it_is_killed() {
     let Some(place) = std::env::var_os(PLACE) else {
         return;
@@ -50,12 +49,7 @@ fn killed_at_random_it_boots_one_confirmed_revision() {
     let mut revisions = 0;
     for round in 0..20 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "applies_until_it_is_killed",
-                "--ignored",
-                "--nocapture",
-            ])
+            .args(["--exact", "applies_until_it_is_killed", "--nocapture"])
             .env(PLACE, &place)
             .stdout(Stdio::null())
             .stderr(Stdio::null())

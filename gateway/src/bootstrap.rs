@@ -87,9 +87,10 @@ impl Bootstrap {
 
     fn typed(node: &Node<'_>) -> Option<Self> {
         let mut t = node.table()?;
-        let control = t.or("control", Control::default(), Control::read)?;
+        let control = t.or("control", Control::default(), Control::read);
         // What the control process confirmed last, unless something else is named.
-        let confirmed = control.state.join("confirmed.json");
+        let confirmed = control.as_ref().map(|c| c.state.join("confirmed.json"));
+        let confirmed = confirmed.unwrap_or_default();
         let document = t.or("document", confirmed, path);
         let status_socket = t.or("status", "/run/crem/dataplane.sock".into(), |n| {
             let mut t = n.table()?;
@@ -107,7 +108,7 @@ impl Bootstrap {
             filter
         });
         t.finish();
-        let (worker, memory, export) = (worker?, memory?, export?);
+        let (worker, memory, export, control) = (worker?, memory?, export?, control?);
         Some(Self {
             document: document?,
             status_socket: status_socket?,
@@ -417,12 +418,12 @@ mod tests {
             config: Some(path.clone()),
             ..Flags::default()
         };
-        let variables = environment(&[("CREM_STATUS__PORT", "1")]);
+        let variables = environment(&[("CREM_STATUS__PORT", "1"), ("CREM_CONTROL__PORT", "1")]);
         let invalid = Bootstrap::read(&flags, variables).unwrap_err();
         std::fs::remove_file(path).unwrap();
         let pointers: Vec<&str> = invalid.issues.iter().map(|i| i.pointer.as_str()).collect();
         for pointer in [
-            "/document",
+            "/control/port",
             "/worker/idle",
             "/memory/mb",
             "/memory/pool",

@@ -255,3 +255,44 @@ fn a_new_certificate_needs_no_restart() {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
+
+/// In a network namespace of its own, so that the listeners are the only ones there.
+#[test]
+fn who_locks_himself_out_is_let_in_again() {
+    let run = std::thread::spawn(|| {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        let up = std::process::Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
+        let network = Network::new();
+        let (old, new) = (network.address, free());
+        let open = |address: SocketAddr| TcpStream::connect(address).is_ok();
+        let until = |what: &str, so: &dyn Fn() -> bool| {
+            let end = Instant::now() + Duration::from_secs(20);
+            while !so() {
+                assert!(Instant::now() < end, "{what}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        let listeners = json!({old.to_string(): null, new.to_string(): {}});
+        let mistake = json!({"management": {"listeners": listeners}});
+        // Over the very listener that goes: the answer is there before it does.
+        let path = "/v1/config?confirm=3s";
+        let answer = network.ask(Some("ops.example"), None, "PATCH", path, &mistake);
+        assert_eq!(answer.status, 202, "{answer:?}");
+        until("the mistake", &|| !open(old) && open(new));
+        until("the way back", &|| open(old) && !open(new));
+        let commit = network.control.get("/v1/commit").json();
+        assert_eq!(commit["state"], "none");
+        let way = network.ask(
+            Some("ops.example"),
+            None,
+            "GET",
+            "/v1/version",
+            &Value::Null,
+        );
+        assert_eq!(way.status, 200);
+    });
+    run.join().unwrap();
+}

@@ -115,13 +115,15 @@ fn phase(
     let (cpu, real, tsc) = (thread_time(), clock.now_ns(), rdtsc());
     let now = || start + clock.now_ns() - real;
     let end = start + (PACKETS as u64 + 32) * interval;
-    while now() < end {
+    // To the last packet, however late.
+    while now() < end || !world.sender.lan.borrow().arriving.is_empty() {
         let present = now();
         world.sender.lan.borrow_mut().now = present;
         world.sender.wan.borrow_mut().now = present;
         world.sender.segment.turn(&|| Instant(now()));
         world.sender.wan.borrow_mut().note_sent();
     }
+    let end = now();
     let wall = Duration::from_nanos(clock.now_ns() - real);
     let away = wall.saturating_sub(thread_time().saturating_sub(cpu));
     let received = world
@@ -158,7 +160,7 @@ fn phase(
                 let taken = received.get(source).copied().unwrap_or(*sent);
                 latency
                     .from_receive
-                    .push((*sent - taken) as f64 / tsc_per_ns);
+                    .push(sent.saturating_sub(taken) as f64 / tsc_per_ns);
             }
             source += 1;
         }

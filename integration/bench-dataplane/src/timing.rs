@@ -40,6 +40,10 @@ pub struct Meter {
     pending: Vec<u32>,
     /// Counts of the turns of the batch that has begun.
     counts: u64,
+    /// Something else that is read before and after each turn, always.
+    pub probe: Option<fn() -> u64>,
+    /// By how much it grew during turns.
+    pub probed: u64,
 }
 
 /// A batch that has begun.

@@ -264,6 +264,7 @@ fn run_batch(gateway: &mut Gateway, first: u64, gap: u64, clock: &Clock) {
         gateway.lan.borrow_mut().now = now;
         gateway.wan.borrow_mut().now = now;
         loop {
+            let probed = gateway.meter.probe.map_or(0, |probe| probe());
             gateway.segment.turn(&|| {
                 // What the worker's clock costs, though the world's time is another.
                 core::hint::black_box(clock.now_ns());
@@ -271,6 +272,7 @@ fn run_batch(gateway: &mut Gateway, first: u64, gap: u64, clock: &Clock) {
             });
             let (tsc, taken) = (rdtsc(), taken(gateway));
             gateway.meter.turn(tsc - last.0, taken - last.1);
+            gateway.meter.probed += gateway.meter.probe.map_or(0, |probe| probe() - probed);
             gateway.wan.borrow_mut().note_sent();
             last = (rdtsc(), taken);
             if !gateway.lan.borrow().is_due() && !gateway.wan.borrow().is_due() {

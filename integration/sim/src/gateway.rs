@@ -291,7 +291,7 @@ mod tests {
                 flow,
                 fallback: false,
                 request,
-                ranges,
+                ranges: ranges.into_iter().collect(),
             }),
             Message::LossReport(LossReport {
                 flow,

@@ -105,7 +105,7 @@ fn all_problems_come_at_once() {
         "/segments/a/inband/vlan: found 4095, expected an integer 1 to 4094".to_owned(),
         "/segments/a/policy/k: found 129, expected an integer 1 to 128".to_owned(),
         "/segments/a/policy/epsilon: found 0, expected a number 0.000000000001 to 0.5".to_owned(),
-        "/colour: found an unknown key, expected one of the keys ipfix, segments, version, workers".to_owned(),
+        "/colour: found an unknown key, expected one of the keys ipfix, management, segments, version, workers".to_owned(),
         r#"/segments/B: found the key "B", expected an id of 1 to 32 characters a-z, 0-9 and -"#.to_owned(),
         format!("/segments/B/crem_port: {port}"),
     ];

@@ -327,7 +327,8 @@ fn a_killed_process_a_cancel_and_a_new_data_plane_bring_the_confirmed_revision_b
         assert_eq!(plane.running(), Some(1));
         assert_eq!(*core.value, document(32));
         assert_eq!(place.booted(), document(32));
-        let operation = core.store.operations().values().last().unwrap();
+        let mut operations = core.store.operations().values();
+        let operation = operations.find(|o| o.revision == 2).unwrap();
         assert_eq!(operation.state, OperationState::RolledBack);
         assert!(operation.problem.as_ref().unwrap().cause.is_some());
         // Invariant 9: it is told.

@@ -263,7 +263,8 @@ fn a_document_that_fails_to_come_into_force_is_taken_back() {
     assert_eq!(plane.running(), Some(1));
     assert_eq!(place.booted(), document(32));
     assert_eq!(core.machine.commit(clock::now()).state, CommitPhase::None);
-    let operation = core.store.operations().values().last().unwrap();
+    let mut operations = core.store.operations().values();
+    let operation = operations.find(|o| o.revision == 2).unwrap();
     assert_eq!(operation.state, OperationState::Failed);
     assert_eq!(core.store.armed().unwrap(), None);
 }

@@ -19,8 +19,9 @@ use crate::snapshot::{FlowSnapshot, NextHop, Snapshot, Wanted};
 const PUBLISH: Duration = Duration::from_millis(100);
 /// Empty turns before the first sleep: fewest and most. A sleep from which the worker wakes to find frames
 /// doubles them, a long one that nothing ends halves them: steady traffic is polled for, gaps between
-/// transfers are slept through.
-const PATIENCE: core::ops::RangeInclusive<u32> = 128..=16_384;
+/// transfers are slept through. At most some tens of microseconds: who polls through the gaps of a slow flow
+/// takes a core for it, and on a small machine takes it from the hosts. `busy` is for that.
+const PATIENCE: core::ops::RangeInclusive<u32> = 64..=256;
 /// Sleeps before longer ones.
 const SHORT_SLEEPS: u32 = 64;
 const SHORT_SLEEP: Duration = Duration::from_micros(20);

@@ -16,6 +16,10 @@ use super::gateway::{Gateway, SEGMENT};
 const LIMIT: Duration = Duration::from_secs(3);
 /// Changes of one gateway, in turn. Out of each two changes of the mode the second restores it.
 const KINDS: [&str; 6] = ["limits", "target", "reporter", "collector", "mode", "mode"];
+/// Targets in turn.
+const TARGETS: [f64; 5] = [1e-4, 1e-5, 1e-6, 2e-6, 5e-6];
+/// Changes of each gateway between two looks at everything else.
+const STEPS: usize = 5;
 /// Changes of the mode are rare, since each ends protection for a while: one turn in so many.
 const RARELY: u64 = 20;
 
@@ -33,9 +37,9 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Changes every gateway once.
+    /// Changes every gateway a few times.
     pub(crate) fn step(&mut self, gateways: &[Gateway]) -> Result<(), Failure> {
-        for gateway in gateways {
+        for gateway in gateways.iter().cycle().take(STEPS * gateways.len()) {
             let mut client = Client::connect(gateway.socket(), LIMIT)?;
             self.change(&mut client)
                 .map_err(|e| format!("{:?}: {e}", gateway.host))?;
@@ -104,7 +108,7 @@ fn next(turn: u64, document: &Value) -> (&'static str, String, Value) {
         ),
         "target" => (
             segment("policy/target_fec"),
-            json!(1e-4 / (1 + turn % 50) as f64),
+            json!(TARGETS[(turn / count % TARGETS.len() as u64) as usize]),
         ),
         "reporter" => {
             let third = turn % 250;

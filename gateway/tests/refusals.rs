@@ -103,12 +103,12 @@ fn missing_interfaces_are_told() {
 fn a_bootstrap_is_checked_like_a_document() {
     let files = Files::new("bootstrap");
     let document = files.write("d.toml", DOCUMENT);
-    let text = format!("document = {document:?}\n[worker]\ncpu = 1\n[memory]\nkind = \"much\"\n");
+    let text = format!("document = {document:?}\n[worker]\ncores = 1\n[memory]\nkind = \"much\"\n");
     let bootstrap = files.write("b.toml", &text);
     let (status, stderr) = run(&["dataplane", "--config", &bootstrap]);
     assert_eq!(status, Some(2), "{stderr}");
     assert!(
-        stderr.contains("/worker/cpu: found an unknown key"),
+        stderr.contains("/worker/cores: found an unknown key"),
         "{stderr}"
     );
     assert!(stderr.contains("/memory/kind: found \"much\""), "{stderr}");

@@ -14,8 +14,8 @@ use crate::segment::Segment;
 /// Makes what makes the protocol functions of a segment; `None` where its mode has none.
 pub type MakeRemake<P> = Box<dyn Fn(&SegmentConfig, &View, Share) -> Option<Remake<P>> + Send>;
 
-/// What one segment changes into. It is given back after use, with what it replaced, so that memory is
-/// not freed on the worker.
+/// What one segment changes into. It is given back after use, with the view that it replaced; what the
+/// protocol functions had before is freed on the worker, once a change.
 #[derive(Debug)]
 pub struct Order {
     /// Segment, in the order of the document.

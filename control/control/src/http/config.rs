@@ -155,9 +155,7 @@ pub(crate) async fn patch(
     Params(how): Params<How>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (headers, octets) = body::read(request).await?;
-    let edit = body::edit(&headers, &octets, false)?;
-    write(&app, who, how, &headers, Ask::new("patch", edit, &octets)).await
+    edited(&app, who, how, request, "patch", "").await
 }
 
 /// Replaces or adds a part of the document.
@@ -172,10 +170,7 @@ pub(crate) async fn put_part(
     Params(how): Params<How>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (headers, octets) = body::read(request).await?;
-    let edit = body::edit(&headers, &octets, true)?;
-    let ask = Ask::new("put", edit, &octets).at(&part);
-    write(&app, who, how, &headers, ask).await
+    edited(&app, who, how, request, "put", &part).await
 }
 
 /// Changes a part of the document.
@@ -190,10 +185,7 @@ pub(crate) async fn patch_part(
     Params(how): Params<How>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (headers, octets) = body::read(request).await?;
-    let edit = body::edit(&headers, &octets, false)?;
-    let ask = Ask::new("patch", edit, &octets).at(&part);
-    write(&app, who, how, &headers, ask).await
+    edited(&app, who, how, request, "patch", &part).await
 }
 
 /// Removes a part of the document.
@@ -212,7 +204,22 @@ pub(crate) async fn delete_part(
         return Err(Failure::new(Kind::NotFound, "There is no such part."));
     }
     let ask = Ask::new("patch", Edit::Merge(Value::Null), b"").at(&part);
-    write(&app, who, how, &request.headers().clone(), ask).await
+    write(&app, who, how, request.headers(), ask).await
+}
+
+/// Writes what the body of a request says of `part`, of the whole document if that is empty.
+async fn edited(
+    app: &App,
+    who: Identity,
+    how: How,
+    request: Request,
+    source: &'static str,
+    part: &str,
+) -> Result<Response, Failure> {
+    let (headers, octets) = body::read(request).await?;
+    let edit = body::edit(&headers, &octets, source == "put")?;
+    let ask = Ask::new(source, edit, &octets).at(part);
+    write(app, who, how, &headers, ask).await
 }
 
 /// What is asked for, besides how.
@@ -234,7 +241,9 @@ impl Ask {
     }
 
     fn at(mut self, part: &str) -> Self {
-        self.pointer = format!("/{part}");
+        if !part.is_empty() {
+            self.pointer = format!("/{part}");
+        }
         self
     }
 }

@@ -10,6 +10,7 @@ use utoipa::IntoParams;
 
 use crate::plan::Edit;
 use crate::problem::Kind;
+use crate::view::View;
 
 use super::auth::{Admin, Viewer};
 use super::config::{Ask, How, document_of, tag, write};
@@ -56,8 +57,10 @@ pub(crate) async fn list(
     Ok(json(StatusCode::OK, &list))
 }
 
-fn missing(number: u64) -> Failure {
-    Failure::new(Kind::NotFound, format!("There is no revision {number}."))
+/// A revision, or that there is none.
+fn find(view: &View, number: u64) -> Result<&Revision, Failure> {
+    let missing = || Failure::new(Kind::NotFound, format!("There is no revision {number}."));
+    view.revisions.get(&number).ok_or_else(missing)
 }
 
 /// What is known of a revision.
@@ -70,8 +73,7 @@ pub(crate) async fn get(
     Named(number): Named<u64>,
 ) -> Result<Response, Failure> {
     let view = app.engine.view();
-    let revision = view.revisions.get(&number).ok_or_else(|| missing(number))?;
-    Ok(json(StatusCode::OK, revision))
+    Ok(json(StatusCode::OK, find(&view, number)?))
 }
 
 /// The document of a revision.
@@ -84,9 +86,9 @@ pub(crate) async fn document(
     Named(number): Named<u64>,
 ) -> Result<Response, Failure> {
     let view = app.engine.view();
-    let revision = view.revisions.get(&number).ok_or_else(|| missing(number))?;
+    let etag = find(&view, number)?.etag();
     let mut response = json(StatusCode::OK, &document_of(&app, &view, number).await?);
-    tag(&mut response, &revision.etag());
+    tag(&mut response, &etag);
     Ok(response)
 }
 
@@ -101,7 +103,7 @@ pub(crate) async fn diff(
 ) -> Result<Response, Failure> {
     let view = app.engine.view();
     for n in [number, other] {
-        view.revisions.get(&n).ok_or_else(|| missing(n))?;
+        find(&view, n)?;
     }
     let old = document_of(&app, &view, number).await?;
     let new = document_of(&app, &view, other).await?;
@@ -120,7 +122,7 @@ pub(crate) async fn restore(
     request: Request,
 ) -> Result<Response, Failure> {
     let view = app.engine.view();
-    view.revisions.get(&number).ok_or_else(|| missing(number))?;
+    find(&view, number)?;
     let value = document_of(&app, &view, number).await?;
     let digest = format!("restore {number}");
     let ask = Ask::new("restore", Edit::Replace(value), digest.as_bytes());

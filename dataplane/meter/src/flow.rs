@@ -10,6 +10,7 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
+use crate::key::Words;
 use crate::point::{Direction, Place, Point};
 use crate::scope::Observation;
 use crate::wheel::Wheel;
@@ -45,6 +46,21 @@ pub struct FlowKey {
     pub qp: crem_wire::Qpn,
     /// rocev2BthOpcode, where it is a key.
     pub opcode: Option<u8>,
+}
+
+impl FlowKey {
+    /// That of a packet's flow.
+    fn of(packet: &Observation, opcode_key: bool) -> Self {
+        Self {
+            source: packet.source,
+            destination: packet.destination,
+            source_port: packet.source_port,
+            destination_port: packet.destination_port,
+            pkey: packet.bth.pkey,
+            qp: packet.bth.dest_qp,
+            opcode: opcode_key.then_some(packet.bth.opcode.0),
+        }
+    }
 }
 
 /// What was seen of a flow between two times.
@@ -94,7 +110,7 @@ impl Default for FlowConfig {
 impl FlowConfig {
     /// Octets of memory that a cache so configured takes.
     pub fn memory(&self) -> u64 {
-        let per_flow = size_of::<Flow>() + 2 * (size_of::<([u64; 6], u32)>() + 2);
+        let per_flow = size_of::<Flow>() + 2 * (size_of::<(Words, u32)>() + 2);
         self.flows as u64 * per_flow as u64 + Wheel::memory(self.flows) as u64
     }
 }
@@ -120,7 +136,7 @@ pub struct FlowCounters {
 
 #[derive(Clone, Debug)]
 struct Flow {
-    words: [u64; 6],
+    words: Words,
     key: FlowKey,
     start: Utc,
     end: Utc,
@@ -136,9 +152,9 @@ pub struct FlowCache {
     /// The timeouts in nanoseconds.
     active: u64,
     idle: u64,
-    index: HashMap<[u64; 6], u32>,
+    index: HashMap<Words, u32>,
     /// The flow of the last packet.
-    last: ([u64; 6], u32),
+    last: (Words, u32),
     flows: Vec<Flow>,
     free: Vec<u32>,
     wheel: Box<Wheel>,
@@ -169,20 +185,11 @@ impl FlowCache {
     /// Counts a packet in its flow.
     #[inline]
     pub fn packet(&mut self, now: Utc, packet: &Observation, sink: &mut impl Sink) {
-        let key = FlowKey {
-            source: packet.source,
-            destination: packet.destination,
-            source_port: packet.source_port,
-            destination_port: packet.destination_port,
-            pkey: packet.bth.pkey,
-            qp: packet.bth.dest_qp,
-            opcode: self.config.opcode_key.then_some(packet.bth.opcode.0),
-        };
-        let words = words_of(&key);
+        let words = words_of(packet, self.config.opcode_key);
         let slot = if self.last.0 == words {
             self.last.1
         } else {
-            self.find(now, key, words, sink)
+            self.find(now, packet, words, sink)
         };
         let octets = u64::from(packet.ip_octets);
         let flow = &mut self.flows[slot as usize];
@@ -216,20 +223,26 @@ impl FlowCache {
     }
 
     #[inline]
-    fn find(&mut self, now: Utc, key: FlowKey, words: [u64; 6], sink: &mut impl Sink) -> u32 {
+    fn find(&mut self, now: Utc, packet: &Observation, words: Words, sink: &mut impl Sink) -> u32 {
         let known = self.index.get(&words).copied();
         let slot = match known {
             Some(slot) => slot,
-            None => self.insert(now, key, words, sink),
+            None => self.insert(now, packet, words, sink),
         };
         self.last = (words, slot);
         slot
     }
 
-    fn insert(&mut self, now: Utc, key: FlowKey, words: [u64; 6], sink: &mut impl Sink) -> u32 {
+    fn insert(
+        &mut self,
+        now: Utc,
+        packet: &Observation,
+        words: Words,
+        sink: &mut impl Sink,
+    ) -> u32 {
         let flow = Flow {
             words,
-            key,
+            key: FlowKey::of(packet, self.config.opcode_key),
             start: now,
             end: now,
             packets: 0,
@@ -365,35 +378,21 @@ impl FlowCache {
 }
 
 /// No key has these words: the last one has a bit that none sets.
-const NO_FLOW: ([u64; 6], u32) = ([u64::MAX; 6], u32::MAX);
+const NO_FLOW: (Words, u32) = (Words::NONE, u32::MAX);
 
-/// The key in six words, equal exactly if the keys are.
-fn words_of(key: &FlowKey) -> [u64; 6] {
-    let (family, [s0, s1], [d0, d1]) = match (key.source, key.destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => (
-            0,
-            [0, u64::from(source.to_bits())],
-            [0, u64::from(destination.to_bits())],
-        ),
-        (source, destination) => (
-            1,
-            crate::prefix::halves(source),
-            crate::prefix::halves(destination),
-        ),
+/// The key of a packet's flow in words, equal exactly if the keys are.
+#[inline(always)]
+fn words_of(packet: &Observation, opcode_key: bool) -> Words {
+    let opcode = if opcode_key {
+        1 << 8 | u64::from(packet.bth.opcode.0)
+    } else {
+        0
     };
-    let opcode = key.opcode.map_or(0, |opcode| 1 << 8 | u64::from(opcode));
-    let ports = u64::from(key.source_port) << 48
-        | u64::from(key.destination_port) << 32
-        | u64::from(key.pkey) << 16
-        | family;
-    [
-        s0,
-        s1,
-        d0,
-        d1,
-        ports,
-        u64::from(key.qp.get()) << 16 | opcode,
-    ]
+    let ports = u64::from(packet.source_port) << 48
+        | u64::from(packet.destination_port) << 32
+        | u64::from(packet.bth.pkey) << 16;
+    let qp = u64::from(packet.bth.dest_qp.get()) << 16;
+    Words::new(&packet.source, &packet.destination, [ports, qp | opcode])
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ extern crate alloc;
 
 pub mod flow;
 mod hash;
+mod key;
 mod meter;
 #[cfg(feature = "mutate")]
 pub mod mutate;

@@ -173,52 +173,43 @@ proptest! {
 // shows: BTH-IE-07, BTH-IE-08, BTH-AGG-02, BTH-COR-04
 #[test]
 fn keys_differ_when_any_part_does() {
-    let base = FlowKey {
-        source: "10.0.0.1".parse().unwrap(),
-        destination: "10.0.0.2".parse().unwrap(),
-        source_port: 1,
-        destination_port: 2,
-        pkey: 3,
-        qp: Qpn::new(4),
-        opcode: None,
-    };
+    let base = packet(4, 0, 1000);
     let v6 = "::ffff:10.0.0.1".parse().unwrap();
-    let keys = [
+    let bth = |change: fn(&mut Bth)| {
+        let mut changed = base;
+        change(&mut changed.bth);
+        changed
+    };
+    let packets = [
         base,
-        FlowKey {
-            source: "10.0.0.3".parse().unwrap(),
+        Observation {
+            source: IpAddr::from([10, 0, 0, 3]),
             ..base
         },
-        FlowKey {
-            destination: "10.0.0.3".parse().unwrap(),
+        Observation {
+            destination: IpAddr::from([10, 0, 0, 3]),
             ..base
         },
-        FlowKey {
-            source_port: 2,
-            destination_port: 1,
+        Observation {
+            source_port: base.destination_port,
+            destination_port: base.source_port,
             ..base
         },
-        FlowKey { pkey: 4, ..base },
-        FlowKey {
-            qp: Qpn::new(5),
-            ..base
-        },
-        FlowKey {
-            opcode: Some(0),
-            ..base
-        },
-        FlowKey {
+        bth(|bth| bth.pkey ^= 1),
+        bth(|bth| bth.dest_qp = Qpn::new(5)),
+        Observation {
             source: v6,
             destination: v6,
             ..base
         },
     ];
+    let keys = packets.map(|packet| words_of(&packet, false));
     for (n, key) in keys.iter().enumerate() {
-        assert!(
-            keys[..n]
-                .iter()
-                .all(|other| words_of(other) != words_of(key)),
-            "{key:?}"
-        );
+        assert!(!keys[..n].contains(key), "{:?}", packets[n]);
     }
+    // The opcode is a key where it is to be one, also opcode 0.
+    let other = bth(|bth| bth.opcode = Opcode(1));
+    assert_eq!(words_of(&base, false), words_of(&other, false));
+    assert_ne!(words_of(&base, true), words_of(&other, true));
+    assert_ne!(words_of(&base, true), words_of(&base, false));
 }

@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::connection::Context;
 use super::{ConnectionKey, Counts, Epoch, Flags, Window};
 use crate::Utc;
+use crate::key::Words;
 use crate::wheel::Wheel;
 
 /// Pairs of addresses that share a count of capture faults: a power of two.
@@ -79,7 +80,7 @@ impl ObserverConfig {
     /// Octets of memory that an observer so configured takes. A plan is checked with it before anything
     /// is built.
     pub fn memory(&self) -> u64 {
-        let per_context = size_of::<Context>() + 2 * (size_of::<([u64; 6], u32)>() + 2);
+        let per_context = size_of::<Context>() + 2 * (size_of::<(Words, u32)>() + 2);
         let per_epoch = size_of::<Epoch>() + 12 + Window::memory(self.window);
         self.contexts as u64 * per_context as u64
             + self.epochs as u64 * per_epoch as u64

@@ -13,6 +13,7 @@ use super::{
     ConnectionKey, Epoch, Flags, ObserverConfig, ObserverCounters, Provision, ProvisionError,
     SequenceRecord, Step,
 };
+use crate::key::Words;
 use crate::point::Point;
 use crate::scope::Observation;
 use crate::time::nanos;
@@ -41,9 +42,9 @@ pub struct Observer {
     /// Capture faults that may touch every connection, and those by pair of addresses.
     faults: u32,
     pair_faults: Vec<u32>,
-    index: HashMap<[u64; 6], u32>,
+    index: HashMap<Words, u32>,
     /// The connection of the last packet.
-    last: ([u64; 6], u32),
+    last: (Words, u32),
     contexts: Vec<Context>,
     free_contexts: Vec<u32>,
     epochs: Vec<Epoch>,
@@ -85,7 +86,7 @@ impl Observer {
             pair_faults: alloc::vec![0; PAIRS],
             // Twice the entries: a table that is at most half full is cleaned up in place.
             index: HashMap::with_capacity(2 * config.contexts as usize),
-            last: ([u64::MAX; 6], NO_SLOT),
+            last: (Words::NONE, NO_SLOT),
             contexts: Vec::with_capacity(config.contexts as usize),
             free_contexts: Vec::with_capacity(config.contexts as usize),
             epochs: (0..config.epochs)
@@ -121,14 +122,7 @@ impl Observer {
         if self.session.is_none() || matches!(opcode, 0x0d..=0x12 | 0x81) {
             return;
         }
-        let key = ConnectionKey {
-            source: packet.source,
-            destination: packet.destination,
-            qp: packet.bth.dest_qp,
-            pkey: packet.bth.pkey,
-            context: packet.context,
-        };
-        let Some(slot) = self.lookup(&key, sink) else {
+        let Some(slot) = self.lookup(packet, sink) else {
             self.counters.unprovisioned += 1;
             return;
         };
@@ -161,20 +155,20 @@ impl Observer {
 
     /// The context of a connection, made if there is none yet.
     #[inline]
-    fn lookup(&mut self, key: &ConnectionKey, sink: &mut impl Sink) -> Option<u32> {
-        let words = key.words();
+    fn lookup(&mut self, packet: &Observation, sink: &mut impl Sink) -> Option<u32> {
+        let words = ConnectionKey::words_of(packet);
         if self.last.0 == words {
             return Some(self.last.1);
         }
         let slot = match self.index.get(&words) {
             Some(&slot) => slot,
-            None => self.admit(key, words, sink)?,
+            None => self.admit(&ConnectionKey::of(packet), words, sink)?,
         };
         self.last = (words, slot);
         Some(slot)
     }
 
-    fn admit(&mut self, key: &ConnectionKey, words: [u64; 6], sink: &mut impl Sink) -> Option<u32> {
+    fn admit(&mut self, key: &ConnectionKey, words: Words, sink: &mut impl Sink) -> Option<u32> {
         let provision = self
             .provisions
             .iter()
@@ -241,7 +235,7 @@ impl Observer {
 
     /// The next packet is looked up in the index.
     fn forget_last(&mut self) {
-        self.last = ([u64::MAX; 6], NO_SLOT);
+        self.last = (Words::NONE, NO_SLOT);
     }
 
     /// Brings a context up to what happened since it was last looked at: a new session, a capture fault.
@@ -392,9 +386,6 @@ fn check(provisions: &[Provision], config: &ObserverConfig) -> Result<(), Provis
 }
 
 /// Where the faults of a pair of addresses are counted.
-fn pair_of(words: &[u64; 6]) -> u16 {
-    let mixed = words[..4].iter().fold(0u64, |mixed, word| {
-        (mixed.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    });
-    (mixed >> 48) as u16 % PAIRS as u16
+fn pair_of(words: &Words) -> u16 {
+    (words.of_addresses() >> 48) as u16 % PAIRS as u16
 }

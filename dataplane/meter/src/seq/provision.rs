@@ -9,7 +9,8 @@ use crem_wire::Qpn;
 
 use super::Window;
 use crate::Prefix;
-use crate::prefix::halves;
+use crate::key::Words;
+use crate::scope::Observation;
 
 /// The record key of a connection at one Observation Point, without the epoch (section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -27,18 +28,29 @@ pub struct ConnectionKey {
 }
 
 impl ConnectionKey {
-    /// The key in six words, equal exactly if the keys are.
-    pub(crate) fn words(&self) -> [u64; 6] {
-        let (family, [s0, s1], [d0, d1]) = match (self.source, self.destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => (
-                0,
-                [0, u64::from(source.to_bits())],
-                [0, u64::from(destination.to_bits())],
-            ),
-            (source, destination) => (1, halves(source), halves(destination)),
-        };
-        let rest = u64::from(self.qp.get()) << 32 | u64::from(self.pkey) << 8 | family;
-        [s0, s1, d0, d1, rest, self.context]
+    /// The key in words, equal exactly if the keys are.
+    pub(crate) fn words(&self) -> Words {
+        let rest = u64::from(self.qp.get()) << 32 | u64::from(self.pkey) << 8;
+        Words::new(&self.source, &self.destination, [rest, self.context])
+    }
+
+    /// That of the connection that a packet is of, if it is a request.
+    #[inline]
+    pub(crate) const fn of(packet: &Observation) -> Self {
+        Self {
+            source: packet.source,
+            destination: packet.destination,
+            qp: packet.bth.dest_qp,
+            pkey: packet.bth.pkey,
+            context: packet.context,
+        }
+    }
+
+    /// The words of the key that [`Self::of`] makes, without making it.
+    #[inline(always)]
+    pub(crate) fn words_of(packet: &Observation) -> Words {
+        let rest = u64::from(packet.bth.dest_qp.get()) << 32 | u64::from(packet.bth.pkey) << 8;
+        Words::new(&packet.source, &packet.destination, [rest, packet.context])
     }
 }
 

@@ -20,6 +20,13 @@ const fn point(index: u8) -> u8 {
     255 - index
 }
 
+/// `factor` times C(`index`, j) for any position j, without meaning beyond the pole.
+#[inline]
+pub(crate) fn times(factor: u8, index: u8) -> impl Fn(u8) -> u8 {
+    let (products, point) = (gf::products(factor), point(index));
+    move |position| products[usize::from(gf::INV[usize::from(point ^ position)])]
+}
+
 /// The columns of the first Repair Indices, which ordinary symbols have, by position.
 static ORDINARY: [Column; 256] = {
     let mut columns = [[0; MAX_ROWS]; 256];
@@ -90,6 +97,11 @@ impl Columns {
 /// Indices are distinct, positions are distinct, both lists are of one length, and every coefficient
 /// exists.
 pub(crate) fn invert(indices: &[u8], positions: &[u8], inverse: &mut [u8]) {
+    if let (&[index], &[position], [factor]) = (indices, positions, &mut *inverse) {
+        // The usual loss: the inverse of 1 / (x + y).
+        *factor = point(index) ^ position;
+        return;
+    }
     // Logarithm of the product of z + f over `full`, divided by that over `partial` without z itself.
     // Sums of 512 logarithms stay far below 2^32.
     fn ratio(z: u8, full: impl Iterator<Item = u8>, partial: impl Iterator<Item = u8>) -> u32 {

@@ -163,10 +163,10 @@ impl Lengths {
 
     /// Adds the sources of a group.
     fn add_group(&mut self, bank: &Bank<'_, '_>) {
-        let columns = bank.columns().map(|column| u64::from_ne_bytes(*column));
-        if let Some(length) = bank.common_len() {
-            self.add(length, columns.fold(0, |sum, column| sum ^ column));
+        if let Some((length, factors)) = bank.common_len() {
+            self.add(length, factors);
         } else {
+            let columns = bank.columns().map(|column| u64::from_ne_bytes(*column));
             let lens = bank.lens();
             lens.zip(columns)
                 .for_each(|(len, column)| self.add(*len, column));

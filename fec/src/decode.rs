@@ -131,6 +131,8 @@ pub struct Scratch {
     pub(crate) columns: Vec<u8>,
     /// Places in the job of the symbols that are used.
     pub(crate) accepted: Vec<u16>,
+    /// Repair Indices of these, where the closed form solves.
+    pub(crate) indices: Vec<u8>,
     /// Rank of all symbols.
     pub(crate) rank: usize,
     /// Positions to deliver, with the output row of each that is determined.
@@ -154,6 +156,7 @@ impl Scratch {
             eliminator: Eliminator::with_capacity(max_unknowns, true),
             columns: Vec::with_capacity(256),
             accepted: Vec::with_capacity(max_unknowns),
+            indices: Vec::with_capacity(max_unknowns),
             rank: 0,
             solved: Vec::with_capacity(256),
             matrix: Vec::with_capacity(max_unknowns * max_unknowns),
@@ -280,12 +283,12 @@ fn check(job: &DecodeJob<'_>, max_t: usize) -> Result<PositionSet, DecodeError> 
     if job.t <= PREFIX || job.t > max_t {
         return Err(DecodeError::SymbolLength);
     }
-    let mut known = PositionSet::EMPTY;
     let mut longest = 0;
-    for source in job.sources {
-        known.insert(source.position);
-        longest = source.payload.len().max(longest);
-    }
+    let positions = job.sources.iter().map(|source| {
+        longest = longest.max(source.payload.len());
+        source.position
+    });
+    let known: PositionSet = positions.collect();
     let possible = known.len() == job.sources.len() && longest <= job.t - PREFIX;
     if !possible || known.minus(&job.unknown) != known {
         check_sources(job)?;

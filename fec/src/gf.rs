@@ -117,6 +117,11 @@ pub fn mul(a: u8, b: u8) -> u8 {
     product ^ crate::mutate::gf_product()
 }
 
+/// The products of `a` with every element: for many products with one factor.
+pub(crate) fn products(a: u8) -> &'static [u8; 256] {
+    &MUL[usize::from(a)]
+}
+
 /// The inverse of a field element; `None` for zero.
 #[inline]
 pub fn inv(a: u8) -> Option<u8> {

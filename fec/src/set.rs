@@ -85,11 +85,18 @@ impl PositionSet {
 
 impl FromIterator<u8> for PositionSet {
     fn from_iter<I: IntoIterator<Item = u8>>(positions: I) -> Self {
-        let mut set = Self::EMPTY;
+        // Positions mostly come in order, so the word at work stays in a register.
+        let mut words = [0; 4];
+        let (mut at, mut word) = (0, 0);
         for position in positions {
-            set.insert(position);
+            if usize::from(position / 64) != at {
+                words[at] |= word;
+                (at, word) = (usize::from(position / 64), 0);
+            }
+            word |= 1 << (position % 64);
         }
-        set
+        words[at] |= word;
+        Self(words)
     }
 }
 

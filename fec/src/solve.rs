@@ -29,7 +29,7 @@ fn try_closed_form(job: &DecodeJob<'_>, scratch: &mut Scratch) -> bool {
     let unknowns = scratch.columns.len();
     let columns: PositionSet = scratch.columns.iter().copied().collect();
     let mut seen = PositionSet::EMPTY;
-    let mut indices = [0; 256];
+    scratch.indices.clear();
     for (at, symbol) in job.symbols.iter().enumerate() {
         if scratch.accepted.len() == unknowns {
             break;
@@ -40,7 +40,7 @@ fn try_closed_form(job: &DecodeJob<'_>, scratch: &mut Scratch) -> bool {
             return false;
         }
         if seen.insert(equation.index) {
-            indices[scratch.accepted.len()] = equation.index;
+            scratch.indices.push(equation.index);
             scratch.accepted.push(at as u16);
         }
     }
@@ -48,7 +48,7 @@ fn try_closed_form(job: &DecodeJob<'_>, scratch: &mut Scratch) -> bool {
     let complete = scratch.rank == unknowns;
     if complete {
         scratch.matrix.resize(unknowns * unknowns, 0);
-        cauchy::invert(&indices[..unknowns], &scratch.columns, &mut scratch.matrix);
+        cauchy::invert(&scratch.indices, &scratch.columns, &mut scratch.matrix);
         (0..unknowns).for_each(|n| _ = scratch.needed.insert(n as u8));
     }
     // Rows that nobody wants delivered are solved all the same: they are rare, and then cheap.
@@ -129,11 +129,8 @@ pub(crate) fn solve_single(
     let itself = core::iter::once((Payload::Whole(body), column(factor)));
     let next = engine.prefetch.then_some(core::iter::empty());
     let [sum, ..] = if scheme == Scheme::Cauchy {
-        let columns = cauchy::Columns::new(core::iter::once(index));
-        let known = named.map(|source| {
-            let [coefficient, ..] = columns.of(source.position);
-            (source.payload, column(gf::mul(factor, coefficient)))
-        });
+        let times = cauchy::times(factor, index);
+        let known = named.map(|source| (source.payload, column(times(source.position))));
         combine(&engine.kernels, &mut [row], true, itself.chain(known), next)
     } else {
         let known = named.map(|source| (source.payload, column(factor)));

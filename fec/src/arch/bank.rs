@@ -20,6 +20,9 @@ pub(crate) struct Bank<'r, 's> {
     /// The smallest and the largest of these.
     shortest: usize,
     longest: usize,
+    /// The sum of the factors of all sources of the group, a column as one number: adding columns is
+    /// exclusive-or.
+    factors: u64,
     row_count: usize,
     /// Octets of the shortest row.
     row_len: usize,
@@ -28,6 +31,10 @@ pub(crate) struct Bank<'r, 's> {
 }
 
 impl<'r, 's> Bank<'r, 's> {
+    /// The smallest length where there is no source. Not all ones: compilers would fill the places before
+    /// it with ones as well.
+    const NO_SOURCE: usize = usize::MAX >> 1;
+
     /// A bank over these rows; more than [`MAX_ROWS`] are left out.
     #[inline(always)]
     pub(crate) fn new(kernels: &Kernels, rows: impl Iterator<Item = &'r mut [u8]>) -> Self {
@@ -42,8 +49,9 @@ impl<'r, 's> Bank<'r, 's> {
             table: kernels.table,
             call: Call::new(addresses),
             lens: [MaybeUninit::uninit(); MAX_SOURCES],
-            shortest: usize::MAX,
+            shortest: Self::NO_SOURCE,
             longest: 0,
+            factors: 0,
             row_count,
             row_len,
             rows: PhantomData,
@@ -60,7 +68,7 @@ impl<'r, 's> Bank<'r, 's> {
     #[inline]
     pub(crate) fn start(&mut self, origin: usize) {
         (self.call.count, self.call.origin) = (0, origin);
-        (self.shortest, self.longest) = (usize::MAX, 0);
+        (self.shortest, self.longest, self.factors) = (Self::NO_SOURCE, 0, 0);
     }
 
     /// Takes sources from `next`, each with its factor for each row, until the group has `most`, or as
@@ -74,7 +82,7 @@ impl<'r, 's> Bank<'r, 's> {
         let most = most.min(MAX_SOURCES);
         // Locals, so that they stay in registers.
         let (origin, mut count) = (self.call.origin, self.call.count);
-        let (mut shortest, mut longest) = (self.shortest, self.longest);
+        let (mut shortest, mut longest, mut factors) = (self.shortest, self.longest, self.factors);
         while count < most
             && let Some((octets, column)) = next()
         {
@@ -82,6 +90,7 @@ impl<'r, 's> Bank<'r, 's> {
             // an addition that brings it back, see `Bank::call_kernel`.
             self.call.sources[count].write(octets.as_ptr().wrapping_sub(origin));
             self.call.columns[count].write(column);
+            factors ^= u64::from_ne_bytes(column);
             // On the way while the rest of the group is gathered.
             for line in 0..START {
                 prefetch_near(octets.as_ptr().wrapping_add(line * LINE));
@@ -91,7 +100,7 @@ impl<'r, 's> Bank<'r, 's> {
             (shortest, longest) = (shortest.min(len), longest.max(len));
             count += 1;
         }
-        (self.shortest, self.longest) = (shortest, longest);
+        (self.shortest, self.longest, self.factors) = (shortest, longest, factors);
         self.call.count = count;
         count >= most
     }
@@ -109,10 +118,11 @@ impl<'r, 's> Bank<'r, 's> {
         end.min(self.row_len())
     }
 
-    /// Octets of every source of the group, if they agree.
+    /// Octets of every source of the group, if they agree, with the sum of their factors by row as one
+    /// number; as [`Bank::fill`] left the group.
     #[inline]
-    pub(crate) fn common_len(&self) -> Option<usize> {
-        (self.shortest == self.longest).then_some(self.longest)
+    pub(crate) fn common_len(&self) -> Option<(usize, u64)> {
+        (self.shortest == self.longest).then_some((self.longest, self.factors))
     }
 
     /// Octets of each source of the group.
@@ -138,7 +148,7 @@ impl<'r, 's> Bank<'r, 's> {
         if self.call.origin.saturating_add(self.longest) <= end {
             self.call.count = 0;
         }
-        let (mut kept, mut shortest) = (0, usize::MAX);
+        let (mut kept, mut shortest) = (0, Self::NO_SOURCE);
         for place in 0..self.call.count {
             // SAFETY: `fill` filled in the first `count` places.
             let len = unsafe { self.lens[place].assume_init() };

@@ -66,6 +66,12 @@ impl Columns {
         columns
     }
 
+    /// The factors by position, for the first indices in order: what ordinary symbols have. So that a
+    /// loop over sources need not ask for each which case it is.
+    pub(crate) fn table(&self) -> Option<&'static [Column; 256]> {
+        self.ordinary.then_some(&ORDINARY)
+    }
+
     /// The factors of `position`, zero beyond the last index or without meaning. So is a pair beyond
     /// the pole: callers have checked.
     #[inline(always)]

@@ -175,6 +175,11 @@ impl Engine {
         let sums = if scheme == Scheme::Xor {
             let sources = sources.iter().map(|source| (source.payload, [1; MAX_ROWS]));
             combine(&self.kernels, bodies, first, sources, next)
+        } else if let Some(table) = columns.table() {
+            let sources = sources
+                .iter()
+                .map(|source| (source.payload, table[usize::from(source.position)]));
+            combine(&self.kernels, bodies, first, sources, next)
         } else {
             let sources = sources
                 .iter()

@@ -9,7 +9,7 @@ use super::hint::{prefetch, prefetch_near};
 use super::{Column, Kernels, MAX_ROWS, MAX_SOURCES};
 
 /// Lines of each source that are asked for as soon as it is known, so that the first columns do not wait.
-const START: usize = 2;
+const START: usize = 3;
 
 /// Up to [`MAX_ROWS`] rows, borrowed exclusively, and a group of up to [`MAX_SOURCES`] sources.
 pub(crate) struct Bank<'r, 's> {

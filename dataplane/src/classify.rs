@@ -91,7 +91,8 @@ pub enum Refusal {
     InbandOther,
 }
 
-/// A packet of a stream that may be protected: everything of a `Desc` but the frame.
+/// A packet of a stream that may be protected, or an acknowledgment that may have to wait behind one:
+/// everything of a `Desc` but the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Source {
     /// Stream.
@@ -246,6 +247,8 @@ impl View {
         let space = match bth.opcode.class() {
             roce::Class::Request => PsnSpace::Requests,
             roce::Class::Response | roce::Class::AtomicAck if self.responses => PsnSpace::Responses,
+            // It must not pass responses that are held (AMB-READRESP).
+            roce::Class::Ack if self.responses && side == Side::Wan => PsnSpace::Responses,
             roce::Class::Ack if self.learn && served && side == Side::Wan => {
                 return acknowledgment(frame, parsed, bth, ip)
                     .map_or(Verdict::Forward, Verdict::Ack);

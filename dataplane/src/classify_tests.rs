@@ -530,7 +530,7 @@ fn the_first_response_of_a_read_tells_the_rdma_mtu_where_that_is_wanted() {
         panic!("{first:?}")
     };
     assert_eq!(
-        source.acknowledges(),
+        source.acknowledges(&first),
         Some(ack),
         "the same where responses are protected"
     );
@@ -540,6 +540,33 @@ fn the_first_response_of_a_read_tells_the_rdma_mtu_where_that_is_wanted() {
     assert_eq!(learning().classify(&first, Side::Lan), Verdict::Forward);
     let off = view("192.0.2.1", None);
     assert_eq!(off.classify(&first, Side::Wan), Verdict::Forward);
+}
+
+// shows: AMB-READRESP, AMB-ACKMAP
+#[test]
+fn acknowledgments_go_among_the_responses_where_these_are_protected() {
+    let mut payload = roce(0x11, 8);
+    Aeth::new(Syndrome::RnrNak(3), 5).write(&mut payload[Bth::LEN..]);
+    let frame = udp(OTHER, "10.0.2.5:1", "10.0.1.5:4791", Tags::NONE, &payload);
+    let Verdict::Ack(ack) = learning().classify(&frame, Side::Wan) else {
+        panic!()
+    };
+    for learn in [false, true] {
+        let protected = View {
+            responses: true,
+            learn,
+            ..view("192.0.2.1", None)
+        };
+        let Verdict::Source(source) = protected.classify(&frame, Side::Wan) else {
+            panic!()
+        };
+        assert_eq!(source.key.space, PsnSpace::Responses);
+        assert_eq!((source.key.qp, source.psn), (Qpn::new(9), Psn::new(77)));
+        assert_eq!(source.acknowledges(&frame), Some(ack));
+        assert_eq!(protected.classify(&frame, Side::Lan), Verdict::Forward);
+        let others = udp(OTHER, "10.0.2.5:1", "10.0.9.5:4791", Tags::NONE, &payload);
+        assert_eq!(protected.classify(&others, Side::Wan), Verdict::Forward);
+    }
 }
 
 // shows: AMB-ACKMAP

@@ -6,7 +6,7 @@ use crem_core::learn::{Ack, Direction};
 use crem_core::packet::Namespace;
 use crem_wire::Qpn;
 use crem_wire::frame::{Ip, Parsed};
-use crem_wire::roce::{Aeth, Bth, Transport};
+use crem_wire::roce::{Aeth, Bth, Class, Opcode, Transport};
 
 use crate::classify::Source;
 
@@ -44,9 +44,16 @@ pub(crate) fn response(parsed: &Parsed, bth: &Bth, ip: &Ip) -> Option<Ack> {
 }
 
 impl Source {
-    /// What a response that is protected says of them.
-    pub fn acknowledges(&self) -> Option<Ack> {
+    /// What a response that is protected, or an acknowledgment among such, says of them; `frame` is where
+    /// it was found.
+    pub fn acknowledges(&self, frame: &[u8]) -> Option<Ack> {
         let (way, qp) = (Direction::of(&self.key), self.key.qp);
+        let opcode = Opcode(self.opcode);
+        if opcode.class() == Class::Ack {
+            let at = usize::from(self.payload_off) + usize::from(opcode.ext()?.aeth?);
+            let aeth = Aeth::parse(frame.get(at..)?)?;
+            return Ack::new(way, qp, self.psn, &aeth);
+        }
         Ack::of_response(way, qp, self.psn, self.opcode, self.mtu_seen)
     }
 }

@@ -387,7 +387,7 @@ impl<P: Platform> Segment<P> {
             Verdict::Forward => Sorted::Onward(frame),
             Verdict::Source(source) => {
                 if self.view.learn && side == Side::Wan {
-                    self.acks.extend(source.acknowledges());
+                    self.acks.extend(source.acknowledges(frame.octets()));
                 }
                 Sorted::Source(source, frame)
             }

@@ -192,6 +192,8 @@ pub struct Decoded<B> {
 pub enum Delivery {
     /// The frame as it arrived.
     Source,
+    /// An acknowledgment as it arrived (AMB-READRESP).
+    Acknowledgment,
     /// A restored frame.
     Restored,
 }

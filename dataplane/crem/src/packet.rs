@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use crem_wire::roce::Opcode;
+use crem_wire::roce::{Class, Opcode};
 use crem_wire::{Psn, Qpn};
 
 /// A reference to a frame in the caller's buffers.
@@ -75,7 +75,9 @@ pub struct StreamKey {
 }
 
 /// One packet of a stream as a port delivered it: a request (or response) that carries a PSN of its
-/// stream. Acknowledgments, CNPs and unprotected opcodes never become a `Desc`.
+/// stream. CNPs and unprotected opcodes never become a `Desc`. An acknowledgment becomes one only on its
+/// way to the receiver function of a box that protects responses: it is no source, but it must not pass
+/// responses to its queue pair that are held, so it has the key of their stream (AMB-READRESP).
 #[derive(Clone, Debug)]
 pub struct Desc<B> {
     /// The stream it belongs to.
@@ -105,5 +107,10 @@ impl<B> Desc<B> {
     pub fn asks(&self) -> bool {
         let opcode = Opcode(self.opcode);
         opcode.is_read_request() || opcode.is_atomic_request()
+    }
+
+    /// Whether it is an acknowledgment, positive or negative, without a response in it.
+    pub fn is_acknowledgment(&self) -> bool {
+        Opcode(self.opcode).class() == Class::Ack
     }
 }

@@ -146,3 +146,32 @@ fn lost_read_responses_are_restored_until_they_are_asked_for_again() {
     assert_eq!(receiver_count(&mut pair, "restored"), count);
     assert_eq!(receiver_count(&mut pair, "requests_reissued"), 1);
 }
+
+// shows: AMB-READRESP, AMB-HOLD
+#[test]
+fn an_acknowledgment_arrives_behind_the_responses_before_it() {
+    let policy = "m_min = 2, initial_loss = 0.02, responses = true";
+    let mut pair = Pair::with_policy(true, policy);
+    // Which asks for 64 more.
+    assert_eq!(read(&mut pair, 0..3200, |_| false).len(), 3200);
+    let mut lose = |frame: &[u8]| psn_of(frame) == Some(3251) && frame.len() > 500;
+    let mut arrived = Vec::new();
+    let mut aeth = [0; Aeth::LEN];
+    Aeth::new(Syndrome::Ack(31), 300).write(&mut aeth);
+    let write_done = roce(0, Opcode(0x11), 3264, &aeth);
+    for psn in 3200..3264 {
+        pair.gateways[0].lan.device.arrive(&read_response(psn));
+        pair.step(&mut lose);
+        pair.step(&mut lose);
+        arrived.extend(pair.received());
+    }
+    pair.gateways[0].lan.device.arrive(&write_done);
+    for _ in 0..1000 {
+        pair.step(&mut lose);
+        arrived.extend(pair.received());
+    }
+    assert_eq!(psns(&arrived), (3200..=3264).collect::<Vec<_>>());
+    assert_eq!(arrived.last().map(HeapBuf::octets), Some(&write_done[..]));
+    assert_eq!(receiver_count(&mut pair, "restored"), 1);
+    assert_eq!(receiver_count(&mut pair, "acknowledgments_held"), 1);
+}

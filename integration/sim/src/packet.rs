@@ -125,6 +125,15 @@ impl Packet {
         }
     }
 
+    /// The PSN that the wire has: endpoints name the first one that has not arrived, an RNIC says so only in
+    /// a negative acknowledgment and otherwise names the last that has.
+    pub const fn wire_psn(&self) -> Psn {
+        match self.ack {
+            Ack::Positive => self.psn.add(-1),
+            Ack::None | Ack::SequenceError | Ack::Selective { .. } => self.psn,
+        }
+    }
+
     /// Octets that it occupies on an Ethernet: 14 Ethernet, 20 IPv4, 8 UDP, the payload, 4 FCS, and 20
     /// of preamble and gap.
     pub const fn wire_octets(&self) -> u32 {

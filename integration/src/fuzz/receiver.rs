@@ -166,7 +166,12 @@ impl Driven {
         Desc {
             key: Self::key(pair),
             psn,
-            opcode: 0x07,
+            // Among responses an acknowledgment now and then.
+            opcode: if pair == 2 && self.verdicts & 3 == 3 {
+                0x11
+            } else {
+                0x07
+            },
             payload_len: 1052,
             payload_off: 42,
             mtu_seen: None,
@@ -363,7 +368,7 @@ impl Driven {
         for (kind, frame) in self.out.deliver.drain(..) {
             match frame.number {
                 Some(number) => {
-                    assert_eq!(kind, Delivery::Source);
+                    assert_ne!(kind, Delivery::Restored);
                     assert!(!self.left[number], "a frame left twice");
                     self.left[number] = true;
                     self.waiting -= 1;

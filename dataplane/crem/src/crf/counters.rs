@@ -21,6 +21,8 @@ counters! {
         jumps,
         /// Source packets that were held behind a gap.
         held,
+        /// Acknowledgments that were held behind responses to their queue pair (AMB-READRESP).
+        acknowledgments_held,
         /// Times a hold ended by time.
         holds_expired,
         /// Times a hold ended early because the host went back to before what was held.
@@ -49,6 +51,12 @@ counters! {
         responses_given_up,
         /// Restored responses not delivered: asked for again, or missed more than 2 SRTT ago (AMB-READRESP).
         responses_stale,
+        /// Restored responses not delivered because something beyond them had left, from which the
+        /// requester knows that they are missing and may have asked again (AMB-READRESP).
+        responses_late,
+        /// Restored packets that arrived after all, sooner than the host can have sent them again:
+        /// restored before they were lost.
+        restored_early,
         /// Restored packets that were no longer needed.
         restored_unneeded,
         /// Blocks that were opened.

@@ -239,6 +239,11 @@ impl<B: Clone> Track<B> {
             self.give_up_position(index, position, cx);
             return;
         }
+        if self.is_known_missing(psn, cx) {
+            cx.shared.counters.responses_late += 1;
+            self.give_up_position(index, position, cx);
+            return;
+        }
         if !self.is_wanted(psn, replaces, cx) {
             cx.shared.counters.restored_unneeded += 1;
             return;

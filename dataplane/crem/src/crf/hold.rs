@@ -93,6 +93,34 @@ impl<B> HoldQueue<B> {
         self.waits().is_some_and(|waits| !waits.is_empty())
     }
 
+    /// The first PSN that is waited for.
+    pub(crate) fn first_wait(&self) -> Option<Psn> {
+        self.waits()?.front().copied()
+    }
+
+    /// Throws away the frames that `discard` says so of; how many. O(frames held).
+    pub(crate) fn discard(
+        &mut self,
+        budget: &mut Budget,
+        discard: impl Fn(Psn, Delivery) -> bool,
+    ) -> u64 {
+        let Some(queues) = &mut self.0 else {
+            return 0;
+        };
+        let before = queues.queue.len();
+        queues.queue.retain(|held| {
+            let goes = discard(held.psn, held.kind);
+            if goes {
+                budget.remove(held.octets);
+            }
+            !goes
+        });
+        if queues.queue.is_empty() {
+            queues.arrivals.clear();
+        }
+        (before - queues.queue.len()) as u64
+    }
+
     /// When the frame that is held longest arrived.
     pub(crate) fn oldest(&mut self) -> Option<Instant> {
         let queues = self.0.as_mut()?;

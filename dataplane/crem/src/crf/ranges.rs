@@ -20,8 +20,10 @@ impl<B: Clone> Track<B> {
         }
         if self.times.hold.is_some() && !self.requests.is_backing_off() {
             for n in 0..count {
-                self.hold
-                    .wait_for(start.add(n as i32), &mut cx.shared.spare.holds);
+                let psn = start.add(n as i32);
+                if !self.is_known_missing(psn, cx) {
+                    self.hold.wait_for(psn, &mut cx.shared.spare.holds);
+                }
             }
         }
         let due = (m == 0).then(|| cx.now + self.times.allowance);

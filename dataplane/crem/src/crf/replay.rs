@@ -17,7 +17,7 @@ use core::fmt;
 use crem_wire::Psn;
 
 use super::hold::Frame;
-use super::track::{Cx, Track, earlier};
+use super::track::{Cx, REUSE, Track, earlier};
 use super::window::{Kept, MAX_SPAN, Place, Seen, Window};
 use crate::actions::Delivery;
 use crate::packet::Desc;
@@ -76,6 +76,8 @@ pub(crate) struct Run<B> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Accepted {
     next: Option<Psn>,
+    /// The furthest that it was sent anything of: it knows what it lacks before that.
+    furthest: Option<Psn>,
 }
 
 impl Accepted {
@@ -84,8 +86,25 @@ impl Accepted {
         self.next
     }
 
+    /// Whether something beyond this PSN has left.
+    pub(crate) fn is_beyond(&self, psn: Psn) -> bool {
+        let furthest = self.furthest.map(|furthest| furthest.distance_from(psn));
+        furthest.is_some_and(|ahead| (1..REUSE).contains(&ahead))
+    }
+
     /// The frame with this PSN leaves. O(1) but for READ spans, which are passed one by one.
-    pub(crate) fn note<B: Clone>(&mut self, psn: Psn, window: Option<&Window<B>>) {
+    pub(crate) fn note<B: Clone>(&mut self, psn: Psn, kind: Delivery, window: Option<&Window<B>>) {
+        // What acknowledges a PSN says that no response has it. What is further behind is of another life of
+        // the queue pair.
+        let is_ack = kind == Delivery::Acknowledgment;
+        let upto = psn.add(i32::from(is_ack));
+        let stays = self.furthest.map(|furthest| furthest.distance_from(upto));
+        if stays.is_none_or(|ahead| !(0..REUSE).contains(&ahead)) {
+            self.furthest = Some(upto);
+        }
+        if is_ack {
+            return;
+        }
         let Some(next) = self.next else {
             self.next = Some(psn.add(1));
             return;

@@ -6,7 +6,8 @@
 //! A READ or atomic request at or behind what its queue pair has asked for before is issued again. From
 //! then on no PSN from it up to the end of what had been asked for is restored in any stream of responses
 //! between the two hosts: the BTH of a response does not say which requests it answers. A request beyond
-//! that end is a new one, and no answer to it can have been coded before.
+//! that end is a new one, and no answer to it can have been coded before. What a requester knows from what
+//! it was sent is in `told.rs`.
 //!
 //! Cost: a READ or atomic request takes one look-up of its queue pair and one of its hosts, any other
 //! packet a comparison of its opcode. A request that is issued again costs O(streams of responses between
@@ -357,7 +358,7 @@ impl<B: Clone> Track<B> {
         }
         self.update_times(cx);
         self.barred.add(again);
-        self.release_but_barred(cx);
+        self.release_but_barred(again.from, cx);
         self.leave_gaps(again.from, again.width(), cx);
         for index in 0..self.blocks.len() {
             self.waive_barred(index, cx);
@@ -367,25 +368,22 @@ impl<B: Clone> Track<B> {
         self.advance_base(cx);
     }
 
-    /// Sends on what is held: over a wire it would have arrived before the requester asked again. What was
-    /// restored of the barred PSNs does not go.
-    fn release_but_barred(&mut self, cx: &mut Cx<'_, B>) {
-        if !self.hold.is_waiting() {
+    /// Of what is held, nothing that was restored of the barred PSNs goes on. The rest does at once: over a
+    /// wire it would have arrived before the requester asked again. But what waits for a PSN before `from`
+    /// goes on waiting: a requester that lacks it did not ask again from there, so it is of another queue
+    /// pair.
+    fn release_but_barred(&mut self, from: Psn, cx: &mut Cx<'_, B>) {
+        let Some(first) = self.hold.first_wait() else {
             return;
-        }
-        cx.shared.counters.holds_overtaken += 1;
-        let (budget, out) = (&mut cx.shared.hold_budget, &mut cx.out.deliver);
-        let (accepted, window, barred) = (&mut self.accepted, self.window.as_ref(), &self.barred);
-        let mut stale = 0;
-        self.hold.release_all(budget, &mut |psn, kind, buf| {
-            if kind == Delivery::Restored && barred.contains(psn) {
-                stale += 1;
-            } else {
-                accepted.note(psn, window);
-                out.push((kind, buf));
-            }
-        });
+        };
+        let barred = &self.barred;
+        let stale = |psn, kind| kind == Delivery::Restored && barred.contains(psn);
+        let stale = self.hold.discard(&mut cx.shared.hold_budget, stale);
         cx.shared.counters.responses_stale += stale;
+        if !from.is_after(first) {
+            cx.shared.counters.holds_overtaken += 1;
+            self.release_hold(cx);
+        }
     }
 
     /// Leaves the gaps among `count` PSNs to the RDMA transport. What no bitmap has named is not known to

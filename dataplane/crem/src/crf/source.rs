@@ -7,6 +7,7 @@
 
 use crem_wire::Psn;
 
+use super::block::Block;
 use super::hold::Frame;
 use super::tally::Step;
 use super::track::{Cx, MAX_GAP, REUSE, Stray, Track, earlier};
@@ -104,6 +105,7 @@ impl<B: Clone> Track<B> {
     /// The packet that carries the next PSN.
     fn new_psn(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
         self.resent = None;
+        self.note_overtaken(d.psn, cx.now);
         self.step(d.psn);
         let end = self.consumed(d);
         self.reach(end, cx);
@@ -113,6 +115,30 @@ impl<B: Clone> Track<B> {
         step.end = end;
         step.count(d.ce);
         self.pass(frame(d), cx);
+    }
+
+    /// A REPAIR of the packet's block may have come before it, where messages take another way than
+    /// sources do: that is reordering as well, and what may overtake so far is not lost any sooner.
+    fn note_overtaken(&mut self, psn: Psn, now: Instant) {
+        if !self.watch_blocks {
+            return;
+        }
+        let of_it = |block: &&Block<B>| !block.closed && block.description.position(psn).is_some();
+        let opened = self.blocks.iter().find(of_it).map(|block| block.opened);
+        if let Some(opened) = opened {
+            self.note_displaced(now, now.since(opened));
+        }
+    }
+
+    /// A packet came so much later than something that was sent after it; whether that was on the way, and
+    /// not since the host sent it again.
+    fn note_displaced(&mut self, now: Instant, after: Duration) -> Option<bool> {
+        let limit = self.times.min_rtt? / 2;
+        let on_the_way = after < limit;
+        if on_the_way {
+            self.displacement.note(now, after);
+        }
+        Some(on_the_way)
     }
 
     fn note_received(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
@@ -169,6 +195,9 @@ impl<B: Clone> Track<B> {
             | Place::Behind
             | Place::Ahead => {
                 cx.shared.counters.repeated_sources += 1;
+                if place == Place::In(Seen::Restored) {
+                    self.note_restored_early(d.psn, cx);
+                }
                 if self.is_old(d.psn, cx.now) {
                     self.sent_again(d, self.consumed(d), cx);
                 }
@@ -188,6 +217,16 @@ impl<B: Clone> Track<B> {
             (Some(at), _) => now.since(at) >= soonest,
             (None, Place::Behind) => self.history.is_past(now, psn, soonest),
             (None, _) => false,
+        }
+    }
+
+    /// What was restored arrives after all: if it was on its way all the time, it was not lost yet. It may
+    /// have been missed only when it was restored, after it had had the allowance.
+    fn note_restored_early(&mut self, psn: Psn, cx: &mut Cx<'_, B>) {
+        let missed = self.window.as_ref().and_then(|window| window.at(psn));
+        let after = missed.map(|missed| cx.now.since(missed) + self.times.allowance);
+        if after.and_then(|after| self.note_displaced(cx.now, after)) == Some(true) {
+            cx.shared.counters.restored_early += 1;
         }
     }
 
@@ -218,18 +257,14 @@ impl<B: Clone> Track<B> {
         cx.shared.counters.late_sources += 1;
         let mut seen = Seen::Received;
         if let Some(window) = &self.window {
+            let counted = window.is_counted(d.psn);
             let after = window.at(d.psn).map(|at| cx.now.since(at));
-            let limit = self.times.min_rtt.map(|rtt| rtt / 2);
-            if let (Some(after), Some(limit)) = (after, limit) {
-                if after < limit {
-                    self.displacement.note(cx.now, after);
-                } else {
-                    // Too late for a reordered one: sent again, and then its Identification, ICRC or
-                    // acknowledgment request may not be those that were coded (AMB-RETXDIFF).
-                    seen = Seen::Resent;
-                }
+            if after.and_then(|after| self.note_displaced(cx.now, after)) == Some(false) {
+                // Too late for a reordered one: sent again, and then its Identification, ICRC or
+                // acknowledgment request may not be those that were coded (AMB-RETXDIFF).
+                seen = Seen::Resent;
             }
-            if !window.is_counted(d.psn) {
+            if !counted {
                 // Its stretch may be part of this very burst.
                 match self.step.as_mut().filter(|step| step.contains(d.psn)) {
                     Some(step) => step.count(d.ce),

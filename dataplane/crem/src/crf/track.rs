@@ -26,7 +26,7 @@ use super::reverse::{Barred, Reverse};
 use super::spare::Spare;
 use super::tally::{Step, Tally};
 use super::window::{Kept, Seen, Window};
-use crate::actions::{Actions, Transmit};
+use crate::actions::{Actions, Delivery, Transmit};
 use crate::config::CoreConfig;
 use crate::events::EventQueue;
 use crate::packet::StreamKey;
@@ -339,8 +339,10 @@ impl<B: Clone> Track<B> {
     pub(crate) fn pass(&mut self, frame: Frame<B>, cx: &mut Cx<'_, B>) {
         if self.hold.holds(frame.psn) {
             if cx.shared.hold_budget.fits(frame.octets) {
-                if frame.kind == crate::actions::Delivery::Source {
-                    cx.shared.counters.held += 1;
+                match frame.kind {
+                    Delivery::Source => cx.shared.counters.held += 1,
+                    Delivery::Acknowledgment => cx.shared.counters.acknowledgments_held += 1,
+                    Delivery::Restored => {}
                 }
                 self.hold.push(cx.now, frame, &mut cx.shared.hold_budget);
                 return;
@@ -348,7 +350,8 @@ impl<B: Clone> Track<B> {
             cx.shared.counters.holds_cut += 1;
             self.release_hold(cx);
         }
-        self.accepted.note(frame.psn, self.window.as_ref());
+        self.accepted
+            .note(frame.psn, frame.kind, self.window.as_ref());
         cx.out.deliver.push((frame.kind, frame.buf));
     }
 
@@ -358,7 +361,7 @@ impl<B: Clone> Track<B> {
             let (budget, out) = (&mut cx.shared.hold_budget, &mut cx.out.deliver);
             let (accepted, window) = (&mut self.accepted, self.window.as_ref());
             self.hold.settle(psn, budget, &mut |psn, kind, buf| {
-                accepted.note(psn, window);
+                accepted.note(psn, kind, window);
                 out.push((kind, buf));
             });
         }
@@ -369,7 +372,7 @@ impl<B: Clone> Track<B> {
         let (budget, out) = (&mut cx.shared.hold_budget, &mut cx.out.deliver);
         let (accepted, window) = (&mut self.accepted, self.window.as_ref());
         self.hold.release_all(budget, &mut |psn, kind, buf| {
-            accepted.note(psn, window);
+            accepted.note(psn, kind, window);
             out.push((kind, buf));
         });
     }

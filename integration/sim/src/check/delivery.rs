@@ -122,10 +122,11 @@ impl DeliveryCheck {
         violations.require(now, held <= limit, || {
             format!("held for {held:?}, more than {limit:?}: {packet:?}")
         });
+        let psn = packet.wire_psn();
         let Some(front) = self.fronts.get_mut(stream) else {
             return;
         };
-        if front.any && front.psn.is_after(packet.psn) {
+        if front.any && front.psn.is_after(psn) {
             let order = frame.order;
             violations.require(now, order > front.order, || {
                 format!(
@@ -134,7 +135,7 @@ impl DeliveryCheck {
                 )
             });
         } else {
-            (front.psn, front.order, front.any) = (packet.psn, frame.order, true);
+            (front.psn, front.order, front.any) = (psn, frame.order, true);
         }
     }
 

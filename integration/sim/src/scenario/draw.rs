@@ -85,9 +85,9 @@ pub fn draw(seed: u64, mode: Mode) -> Scenario {
         hostile: if rng.chance(0.2) { 200.0 } else { 0.0 },
     };
     scenario.connections = connections(&mut rng, &frame, hosts);
-    let holds = scenario.core.iter().any(|cfg| cfg.responses);
-    if scenario.channel.is_some() || holds && frame.reads < 1.0 {
-        // What is restored may overtake what is still to come, and an acknowledgment responses that are held.
+    let off = |cfg: &CoreConfig| cfg.responses && cfg.crf.hold == Hold::Off;
+    if scenario.core.iter().any(off) {
+        // Who has nothing held says that hosts take responses in any order.
         for connection in &mut scenario.connections {
             connection.transport.ordered = false;
         }

@@ -31,6 +31,18 @@ impl World {
         Some(packet.conn.0 as usize * 2 + space)
     }
 
+    /// The stream among whose packets the receiver function of a side gets a packet: an acknowledgment
+    /// among the responses to its queue pair, where these are protected.
+    fn arrives_among(&self, side: usize, packet: &Packet) -> Option<usize> {
+        let protects = || {
+            let gateway = self.sides[side].gateway.as_ref();
+            gateway.is_some_and(|gateway| gateway.cfg.responses)
+        };
+        let is_ack = packet.opcode == opcode::ACKNOWLEDGE && protects();
+        let responses = packet.conn.0 as usize * 2 + PsnSpace::Responses as usize;
+        Self::stream_of(packet).or(is_ack.then_some(responses))
+    }
+
     fn desc(&self, packet: &Packet, stream: usize, buf: Frame) -> Desc<Frame> {
         let whole = matches!(
             packet.opcode,
@@ -43,7 +55,7 @@ impl World {
         let is_read = packet.opcode == opcode::READ_REQUEST;
         Desc {
             key: self.streams[stream].key,
-            psn: packet.psn,
+            psn: packet.wire_psn(),
             opcode: packet.opcode,
             payload_len: packet.payload_len,
             payload_off: HEADERS,
@@ -128,7 +140,10 @@ impl World {
         if self.sides[side].up_at <= self.now {
             let mut descs = std::mem::take(&mut self.descs);
             for packet in &burst {
-                match (Self::stream_of(packet), &self.sides[side].gateway) {
+                if self.sides[side].gateway.is_some() {
+                    self.acknowledged(side, packet);
+                }
+                match (self.arrives_among(side, packet), &self.sides[side].gateway) {
                     (Some(stream), Some(gateway)) => {
                         let order = self.sides[side].arrivals;
                         let frame = Frame::packet(*packet, self.now, order, &gateway.receiving);
@@ -137,7 +152,6 @@ impl World {
                         self.sides[side].delivery.taken(packet);
                     }
                     _ => {
-                        self.acknowledged(side, packet);
                         self.plain.push_back((self.sides[side].arrivals, *packet));
                     }
                 }
@@ -188,7 +202,7 @@ impl World {
             let Some(packet) = frame.as_packet().copied() else {
                 continue;
             };
-            let stream = Self::stream_of(&packet).unwrap_or(usize::MAX);
+            let stream = self.arrives_among(side, &packet).unwrap_or(usize::MAX);
             let account = self.streams.get(stream).map_or(stream, |s| s.account);
             let checks = &mut self.sides[side].delivery;
             let violations = &mut self.violations;

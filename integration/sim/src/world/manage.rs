@@ -126,22 +126,13 @@ impl World {
         let ack = Ack {
             way: self.way(1 - side, connection),
             qp: Qpn::new(config.qp + REQUESTER_QP),
-            psn: last_acknowledged(packet),
+            psn: packet.wire_psn(),
             negative: packet.ack != packet::Ack::Positive,
             mtu: None,
         };
         if let Some(gateway) = &mut self.sides[side].gateway {
             gateway.csf.on_ack(self.now, &ack);
         }
-    }
-}
-
-/// The PSN that the wire has: endpoints name the first one that has not arrived, an RNIC says so only in a
-/// negative acknowledgment and otherwise names the last that has.
-fn last_acknowledged(packet: &Packet) -> Psn {
-    match packet.ack {
-        packet::Ack::Positive => packet.psn.add(-1),
-        _ => packet.psn,
     }
 }
 

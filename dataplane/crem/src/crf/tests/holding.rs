@@ -275,3 +275,33 @@ fn what_is_held_goes_before_a_window_that_is_sent_again() {
     assert_eq!(rig.taken(), [1002, 1004, 1006, 1006, 1001, 1002, 1003]);
     assert_eq!(rig.count("holds_overtaken"), 1);
 }
+
+// shows: AMB-HOLD, AMB-LATEDUP
+#[test]
+fn sources_that_their_repair_overtakes_are_given_the_time_they_take() {
+    let mut rig = Rig::bound(config(), 2, 1000);
+    let early = |rig: &mut Rig, start: u32, lead: Duration| {
+        rig.burst(&(start..start + 6).collect::<Vec<_>>());
+        rig.ordinary(start, 0);
+        rig.ordinary(start, 1);
+        rig.wait(lead);
+        rig.burst(&[start + 6, start + 7]);
+        assert_eq!(rig.status().figures.left, 0);
+    };
+    // Less than A: nothing is restored, and A learns of it.
+    early(&mut rig, 1000, 60 * US);
+    assert_eq!(rig.taken(), (1000..1008).collect::<Vec<_>>());
+    assert_eq!(rig.status().allowance, Some(240 * US));
+    // So does the next one, which would have been too far ahead before.
+    early(&mut rig, 1008, 200 * US);
+    assert_eq!(rig.count("restored"), 0);
+    // One that comes sooner than that by far: what was restored comes twice, in order, and is counted.
+    rig.taken();
+    early(&mut rig, 1016, MS);
+    let twice: Vec<u32> = (1016..1024).chain([1022, 1023]).collect();
+    assert_eq!(rig.taken(), twice);
+    let counts = ["restored", "restored_early", "repeated_sources"];
+    assert_eq!(counts.map(|name| rig.count(name)), [2; 3]);
+    early(&mut rig, 1024, MS);
+    assert_eq!(rig.count("restored"), 2, "that was not to happen again");
+}

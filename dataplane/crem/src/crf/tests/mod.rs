@@ -13,6 +13,7 @@ mod recovery;
 mod replaying;
 mod reports;
 mod responses;
+mod told;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

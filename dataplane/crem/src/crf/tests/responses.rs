@@ -3,9 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 
-const QP: u32 = 0x29;
+pub(super) const QP: u32 = 0x29;
 
-fn on() -> CoreConfig {
+pub(super) fn on() -> CoreConfig {
     CoreConfig {
         responses: true,
         ..config()
@@ -13,7 +13,7 @@ fn on() -> CoreConfig {
 }
 
 impl Rig {
-    fn asked(&mut self, qp: u32, opcode: u8, psn: u32, read_length: Option<u32>) {
+    pub(super) fn asked(&mut self, qp: u32, opcode: u8, psn: u32, read_length: Option<u32>) {
         let flow = descriptor();
         let key = StreamKey {
             namespace: Namespace(0),
@@ -35,7 +35,7 @@ impl Rig {
     }
 
     /// A READ of this many packets goes to the responder.
-    fn read(&mut self, psn: u32, packets: u32) {
+    pub(super) fn read(&mut self, psn: u32, packets: u32) {
         self.asked(QP, 0x0c, psn, Some(packets * 1024));
     }
 }
@@ -43,7 +43,11 @@ impl Rig {
 /// A stream of responses with k = 8 that has shown its RDMA MTU. Its next PSN is 1000; what was asked for
 /// before it was bound was seen, up to `asked`.
 fn bound(m: u8, asked: u32) -> Rig {
-    let mut rig = Rig::empty(on());
+    bound_with(on(), m, asked)
+}
+
+pub(super) fn bound_with(config: CoreConfig, m: u8, asked: u32) -> Rig {
+    let mut rig = Rig::empty(config);
     rig.space = PsnSpace::Responses;
     rig.asked(QP, 0x14, asked - 1, None);
     rig.bring_up(m, 999);
@@ -59,7 +63,7 @@ fn bound(m: u8, asked: u32) -> Rig {
 }
 
 /// The same with a READ of 32 packets, from 1000 on, under way.
-fn reading(m: u8) -> Rig {
+pub(super) fn reading(m: u8) -> Rig {
     let mut rig = bound(m, 1000);
     rig.read(1000, 32);
     rig
@@ -121,7 +125,12 @@ fn a_lost_response_is_restored() {
     rig.wait(A);
     assert_eq!(rig.taken(), (1000..1009).collect::<Vec<_>>());
     assert_eq!(rig.count("restored_ordinary"), 1);
-    // And with a request.
+    // And with a request, where the operator's hold fits one.
+    let mut cfg = on();
+    cfg.crf.hold = crate::config::Hold::Fixed(2 * RTT);
+    let mut rig = bound_with(cfg, 1, 1000);
+    rig.read(1000, 32);
+    rig.burst(&(1000..1009).collect::<Vec<_>>());
     rig.burst(&[1009, 1012, 1013, 1014, 1015, 1016, 1017, 1018, 1019, 1020]);
     rig.wait(2 * A);
     let request = rig.range_request().unwrap();
@@ -173,10 +182,14 @@ fn nothing_is_restored_from_the_psn_on_that_was_asked_for_again() {
 fn what_is_missing_before_that_psn_is_restored() {
     let mut rig = reading(2);
     rig.burst(&[1000, 1002, 1003, 1004, 1006, 1007, 1008]);
+    // Whoever asks for this has what is before it: another queue pair.
     rig.read(1004, 28);
+    assert_eq!(rig.taken(), [1000], "1001 is still waited for");
     rig.ordinary(1000, 0);
     rig.ordinary(1000, 1);
     rig.wait(A);
+    let all: Vec<_> = rig.delivered.iter().map(|d| d.1).collect();
+    assert_eq!(all, [1001, 1002, 1003, 1004, 1006, 1007, 1008]);
     let restored: Vec<_> = rig
         .delivered
         .iter()

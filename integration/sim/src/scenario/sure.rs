@@ -1,10 +1,10 @@
 //! Directed scenarios for what happens to packets, blocks and tables seldom: each is built so that what it is
 //! for happens many times, whatever the seed. States of the negotiation have theirs in `parked`.
 
-use crem_core::config::{Hold, Prefix};
+use crem_core::config::{Hold, PeerTable, Prefix};
 
 use super::directed::{Direct, HELLO_ACK, LOSS_REPORT, MS, SECOND, connection, slow};
-use super::{Forger, Scenario, Step, Tampering};
+use super::{Forger, Peer, Scenario, Step, Tampering};
 use crate::endpoint::rc::{Recovery, RequesterConfig};
 use crate::gateway;
 use crate::net::loss::Loss;
@@ -24,6 +24,9 @@ pub(super) const ALL: &[(&str, Direct)] = &[
     ("nothing to rebuild from", alone),
     ("READ responses restored too late", stale_responses),
     ("READ responses nobody protects", responses_ignored),
+    ("READ responses the peer knows not", responses_unknown),
+    ("READ responses among acknowledgments", mixed),
+    ("no peer at all", no_peer),
     ("overflow reported", overflow_reported),
     ("drops reported where none may be repaired", nothing_added),
     ("small packets first", small_first),
@@ -138,6 +141,38 @@ fn responses_ignored(s: &mut Scenario, _: &mut Rng) {
     reading(s);
     for cfg in &mut s.core {
         cfg.responses = false;
+    }
+}
+
+/// Both gateways protect responses, and neither answers a HELLO for them.
+fn responses_unknown(s: &mut Scenario, _: &mut Rng) {
+    reading(s);
+    s.peers = [Peer::RequestsOnly; 2];
+    for cfg in &mut s.core {
+        cfg.responses = true;
+    }
+}
+
+/// Queue pairs that READ and WRITE: behind a response that is held, acknowledgments wait too.
+fn mixed(s: &mut Scenario, _: &mut Rng) {
+    reading(s);
+    for connection in &mut s.connections {
+        connection.workload.reads = 0.5;
+        connection.workload.min_octets = 256;
+        connection.workload.max_octets = 8_192;
+    }
+    for cfg in &mut s.core {
+        cfg.responses = true;
+        cfg.fec.m_min = 1;
+    }
+}
+
+/// Nobody is configured, and nobody may answer.
+fn no_peer(s: &mut Scenario, _: &mut Rng) {
+    s.lasts = SECOND;
+    for cfg in &mut s.core {
+        cfg.peers = PeerTable::default();
+        cfg.allowed_peers.clear();
     }
 }
 

@@ -36,6 +36,7 @@ impl World {
             }
             let step = step.clone();
             self.step += 1;
+            (0..2).for_each(|side| self.note_reasons(side));
             self.take_step(step);
         }
     }

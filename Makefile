@@ -5,7 +5,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-planted fec-check bench-fec bench-dataplane restore ipfix bench-meter bench-config curves curves-quick e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-directed sim-planted fec-check bench-fec bench-dataplane restore ipfix bench-meter bench-config curves curves-quick e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,7 @@ test: ## everything that CI runs (root)
 	@$(STAGE) build $(MAKE) -s build
 	@$(STAGE) vectors $(MAKE) -s vectors
 	@$(STAGE) sim $(MAKE) -s sim SEEDS=200
+	@$(STAGE) sim-directed $(MAKE) -s sim-directed
 	@$(STAGE) fec-check $(MAKE) -s fec-check
 	@$(STAGE) restore $(MAKE) -s restore
 	@$(STAGE) ipfix $(MAKE) -s ipfix
@@ -67,11 +68,11 @@ vectors: ## test vectors of the protocol documents, and that the runner sees a b
 	cargo test --locked -q -p crem-integration --features mutate --test vectors_mutate
 
 SEEDS ?= 200
-# From this many seeds on, everything that can occur has to.
-SIMFULL := $(shell [ $(SEEDS) -ge 2000 ] && echo --complete --packets 100000000)
+# From 200 seeds on, everything that can occur has to.
+SIMFULL := $(shell [ $(SEEDS) -ge 200 ] && echo --complete; [ $(SEEDS) -ge 2000 ] && echo --packets 100000000)
 SIM := cargo run --release --locked -q -p crem-sim --features coverage --bin sim --
 
-sim: ## SEEDS worlds of hosts, gateways and paths in virtual time (default 200; from 2000 on all that can occur has to); SEED=n repeats one
+sim: ## SEEDS worlds of hosts, gateways and paths in virtual time (default 200; from there on all that can occur has to); SEED=n repeats one
 	@mkdir -p target/results
 ifeq ($(SEED),many)
 	@$(SIM) many $(SIMFLAGS)
@@ -80,6 +81,9 @@ else ifdef SEED
 else
 	@$(SIM) seeds $(SEEDS) --equal 200 --many $(SIMFULL) --json target/results/sim.json
 endif
+
+sim-directed: ## the worlds that are built for something rare, each once: together they meet all that can occur
+	cargo test --release --locked -q -p crem-sim --features coverage --test directed
 
 sim-planted: ## the simulator finds each of five planted faults within 200 seeds
 	cargo test --release --locked -q -p crem-sim --features mutate --test planted -- --nocapture

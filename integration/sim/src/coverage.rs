@@ -25,6 +25,33 @@ const MESSAGES: [&str; 13] = [
     "CLOSE",
 ];
 
+/// Why flows are not protected, as documents name it; [`Unprotected`] has no others.
+const REASONS: [&str; 23] = [
+    "awaiting_parameters",
+    "below_threshold",
+    "breaker",
+    "closed_by_peer",
+    "datagram",
+    "hello_pacing",
+    "idle",
+    "kind_not_known",
+    "limits",
+    "monitor",
+    "mtu",
+    "mtu_changed",
+    "negative_cache",
+    "no_hello_ack",
+    "no_peer",
+    "no_reports",
+    "off",
+    "parameters",
+    "peer_dead",
+    "qp_reuse",
+    "report_budget",
+    "second_namespace",
+    "table_full",
+];
+
 /// How often what occurred, by group and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
@@ -32,7 +59,7 @@ pub struct Coverage {
     reasons: [u64; 5],
     wraps: u64,
     counters: BTreeMap<(&'static str, &'static str), u64>,
-    unprotected: BTreeMap<String, u64>,
+    unprotected: BTreeMap<&'static str, u64>,
 }
 
 /// One line of the table.
@@ -60,7 +87,7 @@ impl Default for Coverage {
             reasons: [0; 5],
             wraps: 0,
             counters: BTreeMap::new(),
-            unprotected: BTreeMap::new(),
+            unprotected: REASONS.iter().map(|name| (*name, 0)).collect(),
         }
     }
 }
@@ -91,9 +118,12 @@ impl Coverage {
 
     pub(crate) fn event(&mut self, event: &Event) {
         if let Event::FlowUnprotected(_, why) = event {
-            let name = name_of(why);
-            *self.unprotected.entry(name).or_default() += 1;
+            self.unprotected(why);
         }
+    }
+
+    pub(crate) fn unprotected(&mut self, why: &Unprotected) {
+        *self.unprotected.entry(why.name()).or_default() += 1;
     }
 
     /// Adds what another world met.
@@ -109,7 +139,7 @@ impl Coverage {
             *self.counters.entry(*name).or_default() += count;
         }
         for (name, count) in &other.unprotected {
-            *self.unprotected.entry(name.clone()).or_default() += count;
+            *self.unprotected.entry(name).or_default() += count;
         }
     }
 
@@ -143,11 +173,4 @@ impl Coverage {
         }));
         entries
     }
-}
-
-/// The name of a reason, without its figures.
-fn name_of(why: &Unprotected) -> String {
-    let text = format!("{why:?}");
-    let end = text.find([' ', '{']).unwrap_or(text.len());
-    text[..end].to_owned()
 }

@@ -12,10 +12,6 @@ use crate::frame::Mode;
 use crate::scenario;
 use crate::world::{Outcome, World};
 
-/// Directed seeds of a round in search of what never occurred, and such rounds.
-const ROUND: u64 = 134;
-const ROUNDS: u32 = 3;
-
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -35,6 +31,18 @@ pub struct Plan {
     pub complete: bool,
     /// The world of many flows as well.
     pub many: bool,
+}
+
+impl Plan {
+    /// Every directed scenario once, from the seed `first` on, a multiple of [`scenario::DIRECTED`].
+    pub const fn directed(self, first: u64) -> Self {
+        Self {
+            first,
+            seeds: scenario::KINDS,
+            every: scenario::DIRECTED,
+            ..self
+        }
+    }
 }
 
 /// A seed that failed.
@@ -189,26 +197,22 @@ pub fn run(plan: &Plan) -> Report {
     report
 }
 
-/// Further directed seeds for as long as something that can occur never did, a few rounds at most: what a
-/// world meets once in hundreds of seeds is a matter of luck.
+/// Each directed scenario once more, if something that can occur never did: together they meet whatever drawn
+/// worlds meet by luck.
 fn go_on(plan: &Plan, report: &Mutex<Report>) {
-    let mut first = (plan.first + plan.seeds * plan.every).next_multiple_of(scenario::DIRECTED);
-    for _ in 0..ROUNDS {
-        let lacks = |report: &Report| report.coverage.entries().iter().any(Entry::is_missing);
-        if !report.lock().is_ok_and(|report| lacks(&report)) {
-            return;
-        }
-        let more = Plan {
-            first,
-            seeds: ROUND,
-            every: scenario::DIRECTED,
+    let lacks = |report: &Report| report.coverage.entries().iter().any(Entry::is_missing);
+    if !report.lock().is_ok_and(|report| lacks(&report)) {
+        return;
+    }
+    let next = (plan.first + plan.seeds * plan.every).next_multiple_of(scenario::DIRECTED);
+    run_all(
+        &Plan {
             equal: 0,
             many: false,
-            ..*plan
-        };
-        run_all(&more, report);
-        first += ROUND * scenario::DIRECTED;
-    }
+            ..plan.directed(next)
+        },
+        report,
+    );
 }
 
 fn run_all(plan: &Plan, report: &Mutex<Report>) {

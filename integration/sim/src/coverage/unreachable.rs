@@ -17,6 +17,10 @@ const LIST: &[(&str, &str)] = &[
          tries anything that the codec lets through",
     ),
     (
+        "unprotected monitor",
+        "a gateway that only watches has neither protocol function, and nothing to judge",
+    ),
+    (
         "csf read_length_invalid",
         "requesters ask for what RDMA allows",
     ),

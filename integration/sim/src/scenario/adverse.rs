@@ -13,10 +13,8 @@ use crate::net::path::PathConfig;
 use crate::rng::Rng;
 use crate::{Duration, Instant};
 
-/// Message types on the wire.
-const REPAIR: u8 = 1;
-const PARAM_UPDATE: u8 = 4;
-const CLOSE: u8 = 9;
+/// Names of messages.
+const PARAM_UPDATE: &str = "PARAM_UPDATE";
 /// When flows begin of which the others have long been above the breaker.
 const LATER: Duration = Duration::from_secs(45);
 
@@ -32,7 +30,6 @@ pub(super) const ALL: &[(&str, Direct)] = &[
     ("displaced while it waits", displaced_waiting),
     ("displaced while silent", displaced_silent),
     ("offered and forgotten", offered_and_forgotten),
-    ("forgotten while it binds anew", rebinding_forgotten),
     ("strangers while it binds anew", rebinding_strangers),
     ("nobody is allowed", nobody_allowed),
     ("room for one peer", one_peer),
@@ -198,17 +195,6 @@ fn offered_and_forgotten(s: &mut Scenario, _: &mut Rng) {
     s.steps
         .push((Duration::ZERO, Step::Mute(0, vec![PARAM_UPDATE])));
     s.steps.push((2 * SECOND, Step::Mute(0, Vec::new())));
-}
-
-fn rebinding_forgotten(s: &mut Scenario, rng: &mut Rng) {
-    slow(s, rng, 4, 2_000);
-    s.lasts = 8 * SECOND;
-    s.core[1].crf.idle = SECOND;
-    s.steps
-        .push((2 * SECOND, Step::Mute(1, vec![LOSS_REPORT, HELLO_ACK])));
-    let deaf = vec![REPAIR, HELLO, PARAM_UPDATE, CLOSE];
-    let when = at(rng, 3 * SECOND, 4 * SECOND);
-    s.steps.push((when, Step::Mute(0, deaf)));
 }
 
 fn rebinding_strangers(s: &mut Scenario, rng: &mut Rng) {

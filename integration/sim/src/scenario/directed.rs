@@ -3,12 +3,12 @@
 
 use crem_core::config::{Hold, Mode as Acting, PeerTable, Prefix};
 
-use super::adverse;
 use super::rare::{
     closed_while_silent, far_jumps, few_open_blocks, idle_before_answer, idle_while_silent,
     reused_early, reused_while_silent,
 };
 use super::{Connection, Forger, Peer, Scenario, Step};
+use super::{adverse, parked, sure};
 use crate::endpoint::rc::{Recovery, RequesterConfig};
 use crate::endpoint::rc_end::Workload;
 use crate::frame::Mode;
@@ -23,11 +23,11 @@ pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Octets of IP packets on the WAN.
 const PATH_MTU: u16 = 4400;
-/// Message types on the wire.
-pub(super) const HELLO: u8 = 2;
-pub(super) const HELLO_ACK: u8 = 3;
-pub(super) const PARAM_ACK: u8 = 5;
-pub(super) const LOSS_REPORT: u8 = 7;
+/// Names of messages.
+pub(super) const HELLO: &str = "HELLO";
+pub(super) const HELLO_ACK: &str = "HELLO_ACK";
+pub(super) const PARAM_ACK: &str = "PARAM_ACK";
+pub(super) const LOSS_REPORT: &str = "LOSS_REPORT";
 
 pub(super) type Direct = fn(&mut Scenario, &mut Rng);
 
@@ -75,14 +75,17 @@ const ALL: &[(&str, Direct)] = &[
     ("closed while silent", closed_while_silent),
 ];
 
+/// All lists, one after the other.
+const LISTS: [&[(&str, Direct)]; 4] = [ALL, adverse::ALL, parked::ALL, sure::ALL];
+
+/// How many directed scenarios there are.
+pub(super) const COUNT: usize = LISTS[0].len() + LISTS[1].len() + LISTS[2].len() + LISTS[3].len();
+
 /// The directed scenario of this number, modulo how many there are.
 pub(super) fn of(number: u64, seed: u64, mode: Mode) -> Scenario {
-    let all = ALL.len() + adverse::ALL.len();
-    let number = (number % all as u64) as usize;
-    let (name, direct) = match number.checked_sub(ALL.len()) {
-        None => ALL[number],
-        Some(rest) => adverse::ALL[rest],
-    };
+    let number = (number % COUNT as u64) as usize;
+    let mut all = LISTS.iter().flat_map(|list| list.iter().copied());
+    let (name, direct) = all.nth(number).unwrap_or(ALL[0]);
     let mut rng = Rng::new(mix(seed ^ 0xd1ec7));
     let mut scenario = base(&mut rng, seed, mode);
     scenario.name = name.into();

@@ -5,7 +5,9 @@ mod adverse;
 mod directed;
 pub mod draw;
 pub mod many;
+mod parked;
 mod rare;
+mod sure;
 
 use crem_core::config::{CoreConfig, Hold, Prefix};
 
@@ -54,12 +56,29 @@ pub enum Step {
     Shortage(usize, u32),
     /// The gateway at this side ends all its flows.
     Close(usize),
-    /// From now on messages of these types (their numbers on the wire) from this side get lost.
-    Mute(usize, Vec<u8>),
+    /// From now on messages of these names from this side get lost.
+    Mute(usize, Vec<&'static str>),
+    /// From now on somebody on the way from this side tampers with REPAIR.
+    Tamper(usize, Tampering),
+    /// The hosts of this connection say nothing more.
+    Unplug(usize),
+    /// Hosts at this side send so many datagrams, each to another queue pair, and as many once more.
+    Datagrams(usize, u32),
     /// The hosts of this connection open it with messages of the connection manager.
     Opens(usize),
     /// The requester of this connection ends it with a message of the connection manager.
     Ends(usize),
+}
+
+/// What becomes of REPAIRs on the way, besides what the path does to them.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Tampering {
+    /// Share of symbols that are damaged so that no device notices.
+    pub spoils: f64,
+    /// Share of answers to requests that get lost.
+    pub loses: f64,
+    /// Answers arrive as block information alone.
+    pub hollows: bool,
 }
 
 /// Who sends forged messages, and what they know.
@@ -71,6 +90,10 @@ pub enum Forger {
     Nonsense,
     /// The peer's own address: well-formed messages that fit what was overheard.
     Crafty,
+    /// Another address: it answers the HELLO that left last.
+    Impostor,
+    /// The peer's own address and another one in turn: the HELLO that arrived last, once more.
+    Echo,
 }
 
 /// What stands where the peer is expected.
@@ -163,6 +186,9 @@ impl Scenario {
 
 /// Every so many seeds one is directed.
 pub const DIRECTED: u64 = 4;
+
+/// How many directed scenarios there are: after so many directed seeds the first one comes again.
+pub const KINDS: u64 = directed::COUNT as u64;
 
 /// The scenario of a seed: every fourth one is directed at something rare, the others are drawn.
 pub fn of(seed: u64, mode: Mode) -> Scenario {

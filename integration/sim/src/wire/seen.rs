@@ -106,6 +106,14 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
+    /// Whether it carries what a request for repair asked for.
+    pub(crate) fn is_answer(&self) -> bool {
+        let Self::Repair(repair) = self else {
+            return false;
+        };
+        matches!(repair.form, Form::Coded | Form::Copy)
+    }
+
     /// The name of its type, the two forms of requests apart.
     pub(crate) const fn name(&self) -> &'static str {
         match self {

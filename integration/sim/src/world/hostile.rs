@@ -46,6 +46,8 @@ impl World {
             Forger::Stranger => {}
             Forger::Nonsense => return self.nonsense(side),
             Forger::Crafty => return self.crafted(side),
+            Forger::Impostor => return self.posed(side),
+            Forger::Echo => return self.echoed(side),
         }
         let stranger = gateway::stranger();
         let from = match self.rng.below(4) {
@@ -128,6 +130,26 @@ impl World {
             }
             _ => self.double(side, flow),
         }
+    }
+
+    /// An answer to the HELLO that this side sent last, from an address that has no say.
+    fn posed(&mut self, side: usize) -> Mail {
+        let mut octets = Vec::new();
+        let flow = FlowId::new(self.rng.next() as u32);
+        if let Some(message) = flow.and_then(|flow| self.double(side, flow)) {
+            message.encode(&mut octets);
+        }
+        message(gateway::stranger(), octets)
+    }
+
+    /// The last HELLO that this side got, from the peer or from the stranger.
+    fn echoed(&mut self, side: usize) -> Mail {
+        let from = if self.rng.chance(0.5) {
+            gateway::address(1 - side)
+        } else {
+            gateway::stranger()
+        };
+        message(from, self.sides[side].hello.clone())
     }
 
     /// Ranges behind the newest packet of a stream that leaves this side.

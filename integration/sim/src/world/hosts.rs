@@ -81,6 +81,9 @@ impl World {
 
     /// A packet leaves its host.
     fn leave(&mut self, packet: &Packet) {
+        if self.unplugged[packet.conn.0 as usize] {
+            return;
+        }
         let mut packet = *packet;
         self.serial += 1;
         packet.serial = self.serial;

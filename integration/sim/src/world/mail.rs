@@ -53,8 +53,19 @@ impl Mail {
         }
     }
 
-    fn code(&self) -> u8 {
-        self.octets.first().map_or(0, |first| first & 0x0f)
+    /// What is left of an answer to a request for repair: the information about its block.
+    fn hollow(mut self) -> Self {
+        let mut whole = Vec::new();
+        self.write(&mut whole);
+        if let Ok(Parsed::Repair(mut header, _)) = parse(&whole) {
+            header.info = true;
+            header.scheme = header.scheme.max(1);
+            (header.index, header.lost, header.symbol_length) = (0, None, 0);
+            self.octets = vec![0; header.encoded_len()];
+            header.encode(&mut self.octets);
+            (self.symbol, self.t) = (None, 0);
+        }
+        self
     }
 }
 
@@ -123,26 +134,49 @@ impl World {
     fn send_mail(&mut self, side: usize, mail: Mail, class: Class, stream: Option<usize>) {
         let mut octets = std::mem::take(&mut self.scratch);
         mail.write(&mut octets);
-        match wire::sent(&octets) {
-            Err(fault) => self.violations.add(self.now, || {
-                format!(
-                    "a message breaks the rule '{}': {:02x?}",
-                    fault.0, mail.octets
-                )
-            }),
-            Ok((flow, seen)) => {
-                self.coverage.message(seen.name());
-                self.trace(side, "sends", flow, &seen);
-                self.account(side, flow, &seen, stream, octets.len());
-                self.digest_mail(&mail);
-            }
-        }
-        let size = octets.len() as u32 + AROUND;
+        let read = wire::sent(&octets);
+        let size = octets.len();
         self.scratch = octets;
-        if self.sides[side].muted.contains(&mail.code()) {
+        let (flow, seen) = match read {
+            Ok(read) => read,
+            Err(fault) => {
+                self.violations.add(self.now, || {
+                    format!(
+                        "a message breaks the rule '{}': {:02x?}",
+                        fault.0, mail.octets
+                    )
+                });
+                return;
+            }
+        };
+        self.coverage.message(seen.name());
+        self.trace(side, "sends", flow, &seen);
+        self.account(side, flow, &seen, stream, size);
+        self.digest_mail(&mail);
+        if self.sides[side].muted.contains(&seen.name()) {
             return;
         }
-        self.carry_mail(side, mail, class, size);
+        if let Some(mail) = self.tampered(side, mail, &seen) {
+            self.carry_mail(side, mail, class, size as u32 + AROUND);
+        }
+    }
+
+    /// What somebody on the way leaves of a message.
+    fn tampered(&mut self, side: usize, mut mail: Mail, seen: &Seen) -> Option<Mail> {
+        let how = self.sides[side].tampering;
+        if seen.is_answer() {
+            if how.loses > 0.0 && self.rng.chance(how.loses) {
+                return None;
+            }
+            if how.hollows {
+                return Some(mail.hollow());
+            }
+        }
+        if how.spoils > 0.0 && self.rng.chance(how.spoils) {
+            let octet = 1 + (self.rng.next() % 255) as u8;
+            mail.symbol = mail.symbol.map(|s| Rc::new(damaged_symbol(&s, octet)));
+        }
+        Some(mail)
     }
 
     fn trace(&self, side: usize, does: &str, flow: u32, seen: &Seen) {

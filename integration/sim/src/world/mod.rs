@@ -33,7 +33,7 @@ use crate::gateway::Gateway;
 use crate::net::path::Path;
 use crate::packet::Packet;
 use crate::rng::{Rng, mix};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Tampering};
 use crate::{Duration, Instant};
 
 /// When virtual time begins; not zero, so that nothing confuses it with "never".
@@ -81,8 +81,10 @@ struct Side {
     ledger: Ledger,
     delivery: DeliveryCheck,
     arrivals: u64,
-    /// Types of messages that get lost.
-    muted: Vec<u8>,
+    /// Names of messages that get lost.
+    muted: Vec<&'static str>,
+    /// What becomes of REPAIRs from here.
+    tampering: Tampering,
     /// The Path Reporter says nothing before this.
     quiet_until: Instant,
     reports: u32,
@@ -119,6 +121,8 @@ pub struct World {
     by_descriptor: HashMap<mail::Descriptor, usize>,
     done: Vec<bool>,
     failed: Vec<bool>,
+    /// Connections whose hosts say nothing more.
+    unplugged: Vec<bool>,
     coder: Coder,
     output: Output,
     burst: Vec<Packet>,

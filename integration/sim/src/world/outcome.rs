@@ -90,8 +90,21 @@ pub struct Outcome {
 }
 
 impl World {
+    /// Notes why which flows are not protected now.
+    pub(super) fn note_reasons(&mut self, side: usize) {
+        if let Some(gateway) = &self.sides[side].gateway {
+            let flows = gateway.csf.flows().filter_map(|flow| flow.unprotected);
+            let passing = gateway.csf.datagrams().map(|passing| passing.unprotected);
+            let coverage = &mut self.coverage;
+            flows
+                .chain(passing)
+                .for_each(|why| coverage.unprotected(&why));
+        }
+    }
+
     /// Adds the counters of a gateway that is about to go.
     pub(super) fn gather(&mut self, side: usize) {
+        self.note_reasons(side);
         self.events_due(side);
         let Some(gateway) = &self.sides[side].gateway else {
             return;

@@ -1,5 +1,8 @@
 //! What happens at times of its own: restarts, other paths, other configurations.
 
+use crem_core::csf::DatagramKey;
+use crem_wire::Qpn;
+
 use super::{BEGIN, World};
 use crate::Instant;
 use crate::gateway::Gateway;
@@ -33,6 +36,7 @@ impl World {
             }
             let step = step.clone();
             self.step += 1;
+            (0..2).for_each(|side| self.note_reasons(side));
             self.take_step(step);
         }
     }
@@ -64,10 +68,33 @@ impl World {
                     self.settle(side);
                 }
             }
-            Step::Mute(side, types) => self.sides[side].muted = types,
+            Step::Mute(side, names) => self.sides[side].muted = names,
+            Step::Tamper(side, tampering) => self.sides[side].tampering = tampering,
+            Step::Unplug(connection) => self.unplugged[connection] = true,
+            Step::Datagrams(side, count) => self.datagrams(side, count),
             Step::Opens(connection) => self.opens(connection),
             Step::Ends(connection) => self.ends(connection),
         }
+    }
+
+    /// Hosts send datagrams: to a gateway they are names and numbers, and nothing of them is checked.
+    fn datagrams(&mut self, side: usize, count: u32) {
+        let key = self.streams.first().map(|stream| stream.key);
+        let (Some(key), Some(gateway)) = (key, &mut self.sides[side].gateway) else {
+            return;
+        };
+        for qp in (0..count).chain(0..count) {
+            gateway.csf.on_datagram(
+                self.now,
+                DatagramKey {
+                    namespace: key.namespace,
+                    source: key.source,
+                    destination: key.destination,
+                    qp: Qpn::new(qp),
+                },
+            );
+        }
+        self.settle(side);
     }
 
     /// The gateway dies with everything that it holds.

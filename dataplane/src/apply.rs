@@ -8,6 +8,7 @@ use crem_core::time::Instant;
 use crate::buffer::Platform;
 use crate::classify::View;
 use crate::guard::{Guard, Remake};
+use crate::metering::Change;
 use crate::protect::Share;
 use crate::segment::Segment;
 
@@ -37,6 +38,8 @@ pub struct Orders {
     pub generation: u64,
     /// Segments that change.
     pub segments: Vec<Order>,
+    /// What is observed otherwise.
+    pub metering: Vec<Change>,
 }
 
 impl<P: Platform> Segment<P> {

@@ -160,7 +160,7 @@ impl<P: Platform> Segment<P> {
         self.last_flush();
         self.meter(now);
         if let Some(metering) = &mut self.metering {
-            metering.close();
+            metering.close(now);
         }
     }
 

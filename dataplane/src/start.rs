@@ -22,7 +22,7 @@ use crate::describe::{describe, own_mac};
 use crate::dpdk::Dpdk;
 use crate::line::{Maker, protecting, tell_bounds};
 use crate::machine::{self, Ports};
-use crate::metering::Setup;
+use crate::metering::{Metered, utc_offset};
 use crate::segment::Segment;
 use crate::worker::{Idle, Links, Worker};
 
@@ -47,7 +47,7 @@ pub struct Options {
     pub document: Document,
     /// Path of the status socket.
     pub status_socket: PathBuf,
-    /// Path of the socket of the exporting process, if anything is observed.
+    /// Path of the socket of the exporting process, looked for while something is observed.
     pub export_socket: PathBuf,
     /// CPUs of the workers in their order; those without one are left to the scheduler.
     pub cpus: Vec<u32>,
@@ -141,7 +141,8 @@ fn serve(
         ))
     })?;
     let count = options.document.workers;
-    let mut metering = Setup::new(&options.document).map_err(Failure::Invalid)?;
+    let (mut metered, inlets) = Metered::new(&options.document, utc_offset(now));
+    let observed = metered.plan(&options.document).map_err(Failure::Invalid)?;
     let mut workers: Vec<Vec<Segment<Dpdk>>> = (0..count).map(|_| Vec::new()).collect();
     let mut about = About {
         version: options.version,
@@ -162,13 +163,24 @@ fn serve(
         let mtus = ports.mtus(number);
         let (segments, station) = make.segment(number, (id, config), mtus)?;
         tell_bounds(id, config, count);
-        for ((worker, to), segment) in (0..).zip(&mut workers).zip(segments) {
-            let meters = metering.segment(number, (id, config), worker, now);
-            to.push(segment.with_metering(meters.map_err(Failure::Invalid)?));
+        for (to, segment) in workers.iter_mut().zip(segments) {
+            to.push(segment);
         }
         stations.extend(station);
         about.segments.push(describe(id, config, mtus));
     }
+    for (worker, segments) in (0..).zip(&mut workers) {
+        for mut change in metered
+            .changes(&observed, worker)
+            .map_err(Failure::Invalid)?
+        {
+            if let Some(segment) = segments.get_mut(change.segment) {
+                segment.observe(now, &mut change);
+            }
+        }
+    }
+    metered.adopt(observed);
+    let relaying = metered.relaying(&options.export_socket, inlets);
     let (links, ends, orders) = connect(count);
     let started = Started {
         pool_frames: options.pool_frames,
@@ -177,12 +189,12 @@ fn serve(
     let interfaces = interfaces(&options.document);
     let task = Task {
         socket: options.status_socket,
-        applier: Applier::new(options.document, about, started, orders),
+        applier: Applier::new(options.document, about, started, metered, orders),
         ports: interfaces,
         stations,
         affinity: eal.original_affinity(),
         on_ready: options.on_ready,
-        relaying: metering.relaying(&options.export_socket),
+        relaying,
         clock,
         watchdog: options.watchdog,
     };

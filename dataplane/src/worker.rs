@@ -200,6 +200,11 @@ impl<P: Platform> Worker<P> {
                 segment.reconfigure(clock(), order, &self.make);
             }
         }
+        for change in &mut orders.metering {
+            if let Some(segment) = self.segments.get_mut(change.segment) {
+                segment.observe(clock(), change);
+            }
+        }
         self.generation = orders.generation;
         self.publish(clock());
         // Full only if nobody waits for it; then it is freed here.

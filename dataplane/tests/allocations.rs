@@ -6,6 +6,7 @@
 use std::alloc::System;
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::mpsc::Receiver;
 
 use crem_api::{Mode, Syntax, parse};
 use crem_core::time::Instant;
@@ -14,7 +15,8 @@ use crem_dataplane::classify::{Side, Station, View};
 use crem_dataplane::dpdk::{Device, Dpdk, FramePool};
 use crem_dataplane::guard::Remake;
 use crem_dataplane::inband::Inband;
-use crem_dataplane::metering::Setup;
+use crem_dataplane::metering::Metered;
+use crem_dataplane::metering::ring::Inlet;
 use crem_dataplane::protect::{Protection, Share};
 use crem_dataplane::segment::{Parts, Segment};
 use crem_dataplane::snapshot::SegmentSnapshot;
@@ -131,17 +133,11 @@ fn segment(
     ports: [&str; 3],
     active: bool,
     metered: bool,
-) -> (Segment<Dpdk>, Setup) {
+) -> (Segment<Dpdk>, Receiver<Inlet>) {
     let document = parse(DOCUMENT, Syntax::Toml).unwrap();
-    let mut setup = Setup::new(&document).unwrap();
-    let (id, config) = document.segments.into_iter().next().unwrap();
-    let meters = metered.then(|| {
-        setup
-            .segment(0, (&id, &config), 0, Instant(0))
-            .unwrap()
-            .unwrap()
-    });
-    // Nobody empties the ring: after a while records are lost.
+    let (setup, inlets) = Metered::new(&document, 0);
+    let wanted = setup.plan(&document).unwrap();
+    let config = document.segments.into_values().next().unwrap();
     let station = Station {
         address: "192.0.2.1".parse().unwrap(),
         mac: Mac([2, 0, 0, 0, 0, 9]),
@@ -175,7 +171,7 @@ fn segment(
             Share::ALONE,
         ))
     });
-    let segment = Segment::new(Parts {
+    let mut segment = Segment::new(Parts {
         mode: Mode::Active,
         view,
         lan: open(eal, lan, pool, FRAMES),
@@ -184,9 +180,13 @@ fn segment(
         inband: Some(inband),
         wan_rate: None,
         remake: active.then_some(remake),
-    })
-    .with_metering(meters);
-    (segment, setup)
+    });
+    // Nobody empties the ring: after a while records are lost.
+    if metered {
+        let mut changes = setup.changes(&wanted, 0).unwrap();
+        segment.observe(Instant(0), &mut changes[0]);
+    }
+    (segment, inlets)
 }
 
 /// Frames received and allocations in `TURNS` turns after as many for warming up.
@@ -246,7 +246,7 @@ fn a_packet_allocates_nothing_after_warm_up() {
     ];
     for (ports, active, metered) in cases {
         let ports = ports.try_into().unwrap();
-        let (mut segment, _setup) = segment(&eal, &pool, ports, active, metered);
+        let (mut segment, _inlets) = segment(&eal, &pool, ports, active, metered);
         let (frames, allocations) = measure(&mut segment);
         assert!(
             frames >= TURNS * u64::from(FRAMES),

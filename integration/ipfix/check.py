@@ -80,6 +80,12 @@ KEYS = {
 }
 
 
+def is_rounded_up(fraction):
+    """Whether a fraction of 2^-32 s is that of whole nanoseconds, rounded up."""
+    nanoseconds = fraction * 10**9 >> 32
+    return fraction == -(-(nanoseconds << 32) // 10**9)
+
+
 class Template:
     def __init__(self, scope, fields):
         self.scope = scope
@@ -112,11 +118,14 @@ class Domain:
 class Checker:
     """The findings of one Transport Session."""
 
-    def __init__(self, datagrams=False, most=65535, refresh=None, pen=32473, first=1):
+    def __init__(self, datagrams=False, most=65535, refresh=None, pen=32473, first=1, tos=None):
+        """`tos`: every octet of TOS or traffic class among the observed packets, if that is known."""
         self.datagrams = datagrams
         self.most = most
         self.refresh = refresh
         self.pen = pen
+        self.tos = tos
+        self.tos_seen = set()
         self.ours = {first + offset: (name, octets, kind) for offset, name, octets, kind in OURS}
         self.domains = {}
         self.findings = []
@@ -255,8 +264,11 @@ class Checker:
         if template.least == 0:
             self.found("template", f"template {number} has no octets")
             return
-        domain.templates[number] = template
         last = domain.defined_at.get(number)
+        if known and self.datagrams and self.refresh and (known.scope, known.fields) != (template.scope, template.fields) \
+                and self.export_time - last < 3 * self.refresh:
+            self.found("redefined", f"template {number} {self.export_time - last} s after its last definition")
+        domain.templates[number] = template
         if self.refresh and last is not None and self.export_time - last > self.refresh * 1.5 + 2:
             self.found("refresh", f"template {number} after {self.export_time - last} s")
         domain.defined_at[number] = self.export_time
@@ -360,6 +372,8 @@ class Checker:
                 self.found("boolean", f"{name} is {value}")
             if kind == "N" and abs((value >> 32) - NTP_OFFSET - self.export_time) > 86400:
                 self.found("time", f"{name} is not within a day of the export time")
+            if kind == "N" and not is_rounded_up(value & 0xffffffff):
+                self.found("time", f"{name}: the fraction is that of no nanosecond, rounded up")
             if kind == "M" and name.startswith("observation") \
                     and abs(value // 1000 - self.export_time) > 86400:
                 self.found("time", f"{name} is not within a day of the export time")
@@ -374,6 +388,7 @@ class Checker:
         if selection is not None:
             domain.used_selections.add((selection, number))
         if template.profile == "packet":
+            self.tos_seen.add(one["ipClassOfService"])
             key = (one["observationPointId"], selection)
             time = one["observationTimeNanoseconds"]
             if time < domain.point_times.get(key, 0):
@@ -491,6 +506,8 @@ class Checker:
         domain.epochs[epoch] = (report, counts, bool(final), fixed)
 
     def end(self):
+        if self.tos is not None and self.tos_seen ^ self.tos:
+            self.found("tos", f"ipClassOfService is one of {self.tos_seen}, in the packets of {self.tos}")
         for number, domain in self.domains.items():
             for selection, template in domain.used_selections:
                 reports = domain.reports.get(selection, set())

@@ -342,6 +342,34 @@ def nfcapd(lab, name, capture, packets):
         verify(f"{name}: nfcapd, sequence errors", 0, sum(int(n) for n in re.findall(r"Sequence Errors: (\d+)", log.read())))
 
 
+def datagrams(lab, name, capture, packets):
+    """UDP, taken here message by message, for the strict check."""
+    checker = check.Checker(datagrams=True, most=1500 - 28, tos={p.tos for p in packets})
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink:
+        sink.bind(("127.0.0.1", 0))
+        sink.settimeout(0.5)
+        to = f"udp:127.0.0.1:{sink.getsockname()[1]}"
+        export = subprocess.Popen([lab.replay, "--to", to, "--records", "pf", capture], stdout=subprocess.PIPE, text=True)
+        torn = 0
+        while True:
+            running = export.poll() is None
+            try:
+                message = sink.recv(1 << 16)
+            except socket.timeout:
+                if running:
+                    continue
+                break
+            if len(message) < 16 or struct.unpack_from(">H", message, 2)[0] != len(message):
+                torn += 1
+            else:
+                checker.message(message)
+        export.communicate()
+    checker.end()
+    verify(f"{name}: export over UDP", 0, export.returncode)
+    verify(f"{name}: a message in each datagram", (0, True), (torn, bool(checker.domains)))
+    verify(f"{name}: strict check of datagrams", [], checker.findings[:3])
+
+
 PRIMITIVES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/ipfix/pmacct-primitives.lst")
 
 
@@ -458,7 +486,7 @@ def main():
             path = lab.path(name, "stream.ipfix")
             status, _ = lab.export(f"file:{path}", capture)
             verify(f"{name}: export to a file", 0, status)
-            strict(name, path)
+            strict(name, path, tos={p.tos for p in packets})
             with open(path, "rb") as file:
                 stream = file.read()
             tshark(lab, name, stream, packets)
@@ -466,6 +494,7 @@ def main():
             sampled = lab.path(name, "sampled.ipfix")
             verify(f"{name}: sampled export", 0, lab.export(f"file:{sampled}", capture, "--one-in", "10")[0])
             strict(f"{name}: sampled", sampled)
+            datagrams(lab, name, capture, packets)
             nfcapd(lab, name, capture, packets)
             nfacctd(lab, name, capture, packets)
         stunnel(lab, sys.argv[3], [p for p in map(packet, frames(sys.argv[3])) if p])

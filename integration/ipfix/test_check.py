@@ -56,6 +56,12 @@ def packet(psn=1, time=NTP, selection=9001):
     return numbers(PACKET, [12, time, 1, 2, 3, 4791, 17, 3, 0, selection, 4, 65535, 291, psn, 0, 0, 0])
 
 
+def tos(value):
+    whole = bytearray(packet())
+    whole[29] = value
+    return bytes(whole)
+
+
 def flow(start=NOW * 1000, end=NOW * 1000 + 5):
     return numbers(FLOW, [1, 2, 3, 4791, 17, 1, 65535, 291, 12, start, end, 6, 600])
 
@@ -226,6 +232,9 @@ class Mistakes(unittest.TestCase):
         again = [(2, template(256, PACKET))]
         self.expect("refresh", late(again, 1000), datagrams=True, refresh=600)
         self.expect("refresh", late([(256, packet(3))], 1000), datagrams=True, refresh=600)
+        self.expect("redefined", late([(2, template(256, PACKET[:-1]))], 700), datagrams=True, refresh=600)
+        reused = rules(late([(2, template(256, PACKET[:-1]))], 1801), datagrams=True, refresh=600)
+        self.assertNotIn("redefined", reused)
 
     def test_06_lengths(self):
         self.expect("framing", patched(2, b"\0\x10"))
@@ -246,6 +255,11 @@ class Mistakes(unittest.TestCase):
     def test_09_times(self):
         for time in (NOW << 32, (NTP + (70 * 365 * 86400 << 32)) % 2**64):
             self.expect("time", changed(1, 256, packet(time=time)))
+        for fraction in (-(-(7 << 32) // 10**9) - 1, 123456789):
+            # 7 ns rounded down, and nanoseconds as they are.
+            self.expect("time", changed(1, 256, packet(time=NTP + fraction)))
+        exact = changed(1, 256, packet(time=NTP - (-(7 << 32) // 10**9)))
+        self.assertNotIn("time", rules(exact))
         self.expect("time", changed(2, 257, flow(NOW, NOW)))
         self.expect("time", changed(2, 257, flow(NOW * 1000 + 9, NOW * 1000)))
         self.expect("reduced-size", other_template(300, swap(PACKET, ie(325, 8), ie(325, 4))))
@@ -361,7 +375,13 @@ class Mistakes(unittest.TestCase):
         self.expect("timeouts", changed(0, 514, struct.pack(">IHH", 7, 60, 0)))
         self.expect("timeouts", without(514))
 
-    def test_24_types_after_templates_and_options_in_one_set(self):
+    def test_24_the_whole_octet_of_tos(self):
+        self.assertEqual(rules(Session().octets(), tos={3}), set())
+        self.expect("tos", Session().octets(), tos={0x6b})
+        self.expect("tos", Session().octets(), tos={3, 0x68})
+        self.expect("tos", changed(1, 256, tos(3 >> 2)), tos={3})
+
+    def test_types_after_templates_and_options_in_one_set(self):
         session = Session()
         sets = session.messages[0]
         sets.insert(5, sets.pop(1))

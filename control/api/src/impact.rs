@@ -49,14 +49,9 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/rdma_mtu", Impact::Segment),
     // The control process has it.
     ("/management", Impact::Hot),
-    // Sequence observation has observers of its own for each collector that gets its reports.
-    ("/ipfix/collectors/*/sequence", Impact::Process),
-    // All else of them is the exporting process's business.
-    (COLLECTOR, Impact::Hot),
+    // What is observed changes between two bursts; collectors are the exporting process's business.
+    ("/ipfix", Impact::Hot),
 ];
-
-/// One collector.
-const COLLECTOR: &str = "/ipfix/collectors/*";
 
 /// Every difference between what runs and what is wanted, in the order of the keys.
 pub fn changes(running: &Document, wanted: &Document) -> Vec<Change> {
@@ -78,14 +73,7 @@ fn impact(difference: &Difference) -> Impact {
     let found = PLACES
         .iter()
         .find(|(place, _)| is_in(&difference.pointer, place));
-    let observers = [&difference.old, &difference.new]
-        .iter()
-        .any(|collector| collector.get("sequence") == Some(&true.into()));
-    match found {
-        Some((COLLECTOR, _)) if observers => Impact::Process,
-        Some((_, impact)) => *impact,
-        None => Impact::Process,
-    }
+    found.map_or(Impact::Process, |(_, impact)| *impact)
 }
 
 fn is_in(pointer: &str, place: &str) -> bool {
@@ -176,28 +164,38 @@ mod tests {
     }
 
     #[test]
-    fn only_collectors_of_sequences_concern_the_data_plane() {
-        let with = |collectors: &str| {
-            let ipfix = format!(
-                "{BASE}\n[ipfix]\ndomain = 1\npen = 32473\nfirst_element = 1\n[ipfix.collectors]\n{collectors}"
-            );
-            parse(&ipfix, Syntax::Toml).unwrap_or_else(|e| panic!("{e}"))
+    fn what_is_observed_and_exported_changes_hot() {
+        let with = |ipfix: &str| {
+            parse(&format!("{BASE}\n{ipfix}"), Syntax::Toml).unwrap_or_else(|e| panic!("{e}"))
         };
-        let tls =
-            r#"tls = { certificate = "c", key = "k", authorities = "a", names = { "n" = {} } }"#;
-        let one = r#"a = { transport = "tcp", host = "192.0.2.9", port = 4739 }"#;
-        let slow = one.replace("}", ", retry_ms = 90000 }");
-        let two = format!("{one}\n{}", one.replace("a =", "b ="));
-        let sequence = format!(
-            r#"{one}{}b = {{ transport = "tls", host = "192.0.2.9", port = 4740, sequence = true, {tls} }}"#,
-            "\n"
-        );
-        let impact = |wanted: &str| largest(&changes(&with(one), &with(wanted)));
-        assert_eq!(impact(&slow), Impact::Hot);
-        assert_eq!(impact(&two), Impact::Hot);
-        assert_eq!(impact(&sequence), Impact::Process);
-        let largest = largest(&changes(&with(&sequence), &with(one)));
-        assert_eq!(largest, Impact::Process);
+        const IPFIX: &str = r#"
+            [ipfix]
+            domain = 1
+            pen = 32473
+            first_element = 1
+            [ipfix.flows]
+            active_timeout_s = 60
+            [ipfix.scopes]
+            all = { source = "10.0.0.0/8", destination = "10.0.0.0/8" }
+            [ipfix.points]
+            out = { segment = "a", place = "wan_egress", base = 100 }
+            [ipfix.collectors]
+            a = { transport = "tcp", host = "192.0.2.9", port = 4739 }
+        "#;
+        let (without, running) = (with(""), with(IPFIX));
+        assert_eq!(largest(&changes(&without, &running)), Impact::Hot);
+        assert_eq!(largest(&changes(&running, &without)), Impact::Hot);
+        for (from, to) in [
+            ("= 32473", "= 32474"),
+            ("= 60", "= 61"),
+            ("10.0.0.0/8", "10.0.0.0/9"),
+            ("wan_egress", "lan_ingress"),
+            ("192.0.2.9", "192.0.2.8"),
+        ] {
+            assert!(IPFIX.contains(from), "{from}");
+            let wanted = with(&IPFIX.replacen(from, to, 1));
+            assert_eq!(largest(&changes(&running, &wanted)), Impact::Hot, "{to}");
+        }
     }
 
     #[test]

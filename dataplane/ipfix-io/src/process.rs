@@ -91,7 +91,7 @@ struct Process {
 /// [`ExportFailure`], when it does not start or cannot wait.
 pub fn run_export(options: ExportOptions, stop: BorrowedFd<'_>) -> Result<(), ExportFailure> {
     let mut document = Document::new(options.document, options.reload);
-    let wanted = document.read().map_err(ExportFailure::Invalid)?;
+    let wanted = document.begin().map_err(ExportFailure::Invalid)?;
     let bootstrap = |pointer: &str, path: &Path, error: &io::Error| {
         ExportFailure::Bootstrap(Invalid {
             issues: vec![Issue::new(
@@ -173,6 +173,8 @@ impl Process {
         }
         match self.document.read() {
             Ok(wanted) => {
+                // Without a part on IPFIX there are no collectors until there is one again.
+                let wanted = wanted.unwrap_or_default();
                 tracing::info!(collectors = wanted.len(), "document read anew");
                 self.adopt(time, wanted);
             }
@@ -194,8 +196,12 @@ impl Process {
             self.service.remove(time, *collector, &mut tell);
         }
         for (collector, (member, config)) in wanted {
-            let same = before.get(&collector).is_some_and(|b| b.is_same(&member));
-            if !same && let Err(error) = self.service.put(time, collector, config, &mut tell) {
+            let same = before
+                .get(&collector)
+                .is_some_and(|b| b.goes_on_as(&member));
+            if same && let Some(exporter) = self.service.exporters().get_mut(&collector) {
+                exporter.go_on_by(Arc::clone(member.session()));
+            } else if let Err(error) = self.service.put(time, collector, config, &mut tell) {
                 // The document was checked.
                 tracing::error!(collector = member.name, "{error}");
             }

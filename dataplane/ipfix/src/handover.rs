@@ -78,6 +78,11 @@ impl Batch {
         self.octets.len() <= 1
     }
 
+    /// Octets that it has room for.
+    pub const fn room(&self) -> usize {
+        self.max.saturating_sub(self.octets.len())
+    }
+
     /// Its octets, to be handed over whole.
     pub fn octets(&self) -> &[u8] {
         &self.octets

@@ -350,10 +350,19 @@ impl FlowCache {
 
     /// Makes the records of all flows and forgets them.
     pub fn flush(&mut self, sink: &mut impl Sink) {
-        while let Some(slot) = self.wheel.earliest() {
+        while self.flush_some(u32::MAX as usize, sink) {}
+    }
+
+    /// As [`FlowCache::flush`], up to `budget` records. Returns whether there may be more.
+    pub fn flush_some(&mut self, budget: usize, sink: &mut impl Sink) -> bool {
+        for _ in 0..budget {
+            let Some(slot) = self.wheel.earliest() else {
+                return false;
+            };
             self.export(slot, End::Flushed, sink);
             self.remove(slot);
         }
+        true
     }
 
     /// Where it counts.

@@ -29,7 +29,7 @@ mod time;
 mod wheel;
 
 pub use hash::bob;
-pub use meter::{Meter, MeterCounters, MeterError, PointConfig};
+pub use meter::{Meter, MeterCounters, MeterError, PointConfig, Revision};
 pub use packet::{PacketConfig, PacketCounters, PacketObserver};
 pub use prefix::{Encapsulation, NotAPrefix, Prefix};
 pub use sink::{PacketRecord, Record, Sink};

@@ -86,6 +86,7 @@ pub struct MeterCounters {
     pub unrecognised: [u64; Reason::ALL.len()],
 }
 
+/// The meters of one place.
 #[derive(Clone, Debug)]
 struct Meters {
     point: Point,
@@ -118,29 +119,12 @@ impl Meter {
         worker: u16,
         allowed: u64,
     ) -> Result<Self, MeterError> {
-        let needed = Self::memory(points);
-        if needed > allowed {
-            return Err(MeterError::Memory(needed, allowed));
-        }
         let mut meter = Self {
             scopes,
             points: Default::default(),
         };
-        for config in points {
-            let point = Point::new(config.place, config.base, worker)
-                .ok_or(MeterError::PointId(config.base))?;
-            if meter.points[config.place.index()].is_some() {
-                return Err(MeterError::Place(config.place));
-            }
-            if meter
-                .points
-                .iter()
-                .flatten()
-                .any(|other| other.point.id == point.id)
-            {
-                return Err(MeterError::PointId(config.base));
-            }
-            meter.points[config.place.index()] = Some(Meters::new(point, config)?);
+        for (point, config) in numbered(points, worker, allowed)? {
+            meter.points[point.place.index()] = Some(Meters::new(point, config)?);
         }
         Ok(meter)
     }
@@ -291,25 +275,57 @@ impl Meter {
     }
 }
 
+/// The points of a worker with their identifiers, if they can all be.
+fn numbered(
+    points: &[PointConfig],
+    worker: u16,
+    allowed: u64,
+) -> Result<Vec<(Point, &PointConfig)>, MeterError> {
+    let needed = Meter::memory(points);
+    if needed > allowed {
+        return Err(MeterError::Memory(needed, allowed));
+    }
+    let mut all: Vec<(Point, &PointConfig)> = Vec::with_capacity(points.len());
+    for config in points {
+        let point = Point::new(config.place, config.base, worker)
+            .ok_or(MeterError::PointId(config.base))?;
+        if all.iter().any(|(other, _)| other.place == point.place) {
+            return Err(MeterError::Place(config.place));
+        }
+        if all.iter().any(|(other, _)| other.id == point.id) {
+            return Err(MeterError::PointId(config.base));
+        }
+        all.push((point, config));
+    }
+    Ok(all)
+}
+
+fn packets_of(point: Point, config: &PointConfig) -> Result<Option<PacketObserver>, MeterError> {
+    let packets = config.packets.as_ref();
+    let packets = packets.map(|config| PacketObserver::new(point, config));
+    packets
+        .transpose()
+        .map_err(|error| MeterError::Selection(point.place, error))
+}
+
+fn observer_of(
+    point: Point,
+    (config, provisions): &(ObserverConfig, Vec<Provision>),
+) -> Result<Observer, MeterError> {
+    Observer::new(point, *config, provisions.clone())
+        .map_err(|error| MeterError::Provision(point.place, error))
+}
+
 impl Meters {
     fn new(point: Point, config: &PointConfig) -> Result<Self, MeterError> {
-        let place = point.place;
-        let packets = config
-            .packets
-            .as_ref()
-            .map(|config| PacketObserver::new(point, config));
-        let sequences = config
-            .sequences
-            .iter()
-            .map(|(config, provisions)| Observer::new(point, *config, provisions.clone()))
-            .collect::<Result<_, _>>();
+        let sequences = config.sequences.iter();
         Ok(Self {
             point,
-            packets: packets
-                .transpose()
-                .map_err(|error| MeterError::Selection(place, error))?,
+            packets: packets_of(point, config)?,
             flows: config.flows.map(|config| FlowCache::new(point, config)),
-            sequences: sequences.map_err(|error| MeterError::Provision(place, error))?,
+            sequences: sequences
+                .map(|sequence| observer_of(point, sequence))
+                .collect::<Result<_, _>>()?,
             counters: MeterCounters::default(),
         })
     }
@@ -332,6 +348,10 @@ impl Meters {
         }
     }
 }
+
+mod revision;
+
+pub use revision::Revision;
 
 #[cfg(test)]
 mod tests;

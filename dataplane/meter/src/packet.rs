@@ -99,6 +99,11 @@ impl PacketObserver {
         }
     }
 
+    /// Another limit of the export rate; what selection has seen stays.
+    pub(crate) fn set_rate_limit(&mut self, per_second: Option<u64>) {
+        self.limit = RateLimit::new(per_second);
+    }
+
     /// The Selection Sequence and what it has seen, at this point in time; `None` if every packet is
     /// taken.
     pub fn selection(&self) -> Option<(u64, SelectionStats)> {

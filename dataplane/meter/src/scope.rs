@@ -98,6 +98,11 @@ impl Scopes {
         (scopes.len() <= Self::MAX).then_some(Self(scopes))
     }
 
+    /// Whether each scope of `others` is among these.
+    pub fn have_all_of(&self, others: &Self) -> bool {
+        others.0.iter().all(|other| self.0.contains(other))
+    }
+
     /// The packet, if it is RoCEv2 and in a scope.
     ///
     /// # Errors

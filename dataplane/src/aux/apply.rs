@@ -16,6 +16,7 @@ use crate::aux::About;
 use crate::core_config::core_config;
 use crate::describe::{describe, view};
 use crate::machine::{self, Ports};
+use crate::metering::{Change, Metered, Wanted};
 use crate::team::Place;
 
 /// Longest wait for the worker.
@@ -46,6 +47,7 @@ pub struct Applier {
     generation: u64,
     revision: Option<u64>,
     started: Started,
+    metered: Metered,
     ends: OrderEnds,
     /// Workers that have not brought their orders into force yet.
     outstanding: usize,
@@ -54,12 +56,19 @@ pub struct Applier {
 
 impl Applier {
     /// Begins with the document that the process was started with.
-    pub fn new(running: Document, about: About, started: Started, ends: OrderEnds) -> Self {
+    pub fn new(
+        running: Document,
+        about: About,
+        started: Started,
+        metered: Metered,
+        ends: OrderEnds,
+    ) -> Self {
         Self {
             running,
             generation: 0,
             revision: None,
             started,
+            metered,
             ends,
             outstanding: 0,
             about: watch::Sender::new(Arc::new(about)),
@@ -99,6 +108,7 @@ impl Applier {
         }
         let ports = machine::check_running(&wanted, self.started.pool_frames, self.started.room);
         let ports = ports.map_err(ErrorReply::invalid)?;
+        let observed = self.metered.plan(&wanted).map_err(ErrorReply::invalid)?;
         let mut applied = Applied {
             generation: self.generation,
             impact,
@@ -106,7 +116,7 @@ impl Applier {
         };
         if !apply.dry_run {
             applied.generation += u64::from(impact != Impact::None);
-            self.hand_over(wanted, &ports, &applied).await?;
+            self.hand_over((wanted, observed), &ports, &applied).await?;
             self.revision = apply.revision;
             self.tell(&ports);
         }
@@ -116,7 +126,7 @@ impl Applier {
     /// Orders what changes and waits until it is in force.
     async fn hand_over(
         &mut self,
-        wanted: Document,
+        (wanted, observed): (Document, Wanted),
         ports: &Ports,
         applied: &Applied,
     ) -> Result<(), ErrorReply> {
@@ -129,17 +139,23 @@ impl Applier {
             return Err(ErrorReply::new(ErrorCode::Timeout, message));
         }
         let count = u16::try_from(self.ends.orders.len()).unwrap_or(u16::MAX);
-        for (index, orders) in (0..).zip(&self.ends.orders) {
+        let orders = (0..count).map(|index| {
             let place = Place {
                 index,
                 count,
                 seed: 0,
             };
-            let all = self.orders(&wanted, ports, applied, &place);
+            let metering = self.metered.changes(&observed, index)?;
+            Ok(self.orders(&wanted, ports, applied, &place, metering))
+        });
+        let orders: Result<Vec<Orders>, _> = orders.collect();
+        let orders = orders.map_err(ErrorReply::invalid)?;
+        for (worker, orders) in self.ends.orders.iter().zip(orders) {
             // One that is gone ends the process; room there is.
-            self.outstanding += usize::from(orders.try_send(Box::new(all)).is_ok());
+            self.outstanding += usize::from(worker.try_send(Box::new(orders)).is_ok());
         }
         // From here on it comes into force, be it late.
+        self.metered.adopt(observed);
         self.running = wanted;
         self.generation = applied.generation;
         tracing::info!(
@@ -151,7 +167,14 @@ impl Applier {
     }
 
     /// What one worker has to change.
-    fn orders(&self, wanted: &Document, ports: &Ports, applied: &Applied, place: &Place) -> Orders {
+    fn orders(
+        &self,
+        wanted: &Document,
+        ports: &Ports,
+        applied: &Applied,
+        place: &Place,
+        metering: Vec<Change>,
+    ) -> Orders {
         let segments = self.running.segments.values().zip(&wanted.segments);
         let segments = segments
             .enumerate()
@@ -173,6 +196,7 @@ impl Applier {
         Orders {
             generation: applied.generation,
             segments: segments.map(order).collect(),
+            metering,
         }
     }
 
@@ -277,8 +301,9 @@ mod tests {
             };
             let orders = vec![orders];
             let ends = OrderEnds { orders, done: back };
+            let (metered, _) = Metered::new(&document, 0);
             Self {
-                applier: Applier::new(document, about, started, ends),
+                applier: Applier::new(document, about, started, metered, ends),
                 orders: taken,
                 done,
             }
@@ -298,6 +323,7 @@ mod tests {
                     let copy = orders.as_ref().map(|o| Orders {
                         generation: o.generation,
                         segments: Vec::new(),
+                        metering: Vec::new(),
                     });
                     if let Some(done) = copy {
                         self.done.try_send(Box::new(done)).unwrap();
@@ -325,6 +351,64 @@ mod tests {
         assert_eq!((running.generation, running.revision), (1, Some(3)));
         assert_eq!(running.document, value("1e-6", "1e-7"));
         assert_eq!(rig.applier.about().borrow().revision, Some(3));
+    }
+
+    const IPFIX: &str = r#"
+        [ipfix]
+        domain = 1
+        pen = 32473
+        first_element = 1
+        [ipfix.scopes]
+        all = { source = "10.0.0.0/8", destination = "10.0.0.0/8" }
+        [ipfix.points]
+        out = { segment = "b", place = "wan_egress", base = 100, flows = true }
+        [ipfix.collectors]
+        one = { transport = "tcp", host = "192.0.2.9", port = 4739 }
+    "#;
+
+    fn with_ipfix(from: &str, to: &str) -> serde_json::Value {
+        assert!(IPFIX.contains(from), "{from}");
+        let text = format!("{BASE}{}", IPFIX.replacen(from, to, 1));
+        let document = crem_api::parse(&text, crem_api::Syntax::Toml);
+        to_value(&document.unwrap_or_else(|e| panic!("{e}")))
+    }
+
+    // shows: BTH-OPS-01
+    #[test]
+    fn what_is_observed_changes_while_frames_pass() {
+        let mut rig = Rig::new();
+        let observed = |orders: Option<Box<Orders>>| -> Vec<usize> {
+            let orders = orders.unwrap();
+            assert!(orders.segments.is_empty());
+            orders
+                .metering
+                .iter()
+                .map(|change| change.segment)
+                .collect()
+        };
+        let (applied, orders) = rig.ask(&apply(with_ipfix("", "")));
+        assert_eq!(applied.unwrap().impact, Impact::Hot);
+        assert_eq!(observed(orders), [1]);
+        // What collectors are told is no business of the segments.
+        let (applied, orders) = rig.ask(&apply(with_ipfix("pen = 32473", "pen = 32474")));
+        assert_eq!(applied.unwrap().impact, Impact::Hot);
+        assert!(observed(orders).is_empty());
+        let (_, orders) = rig.ask(&apply(with_ipfix("segment = \"b\"", "segment = \"a\"")));
+        assert_eq!(observed(orders), [0, 1]);
+        let (_, orders) = rig.ask(&apply(value("", "")));
+        assert_eq!(observed(orders), [0]);
+    }
+
+    #[test]
+    fn meters_without_the_memory_for_them_are_refused_and_nothing_changes() {
+        let mut rig = Rig::new();
+        let large = with_ipfix("[ipfix.scopes]", "memory_mb = 1\n[ipfix.scopes]");
+        let (refused, orders) = rig.ask(&apply(large));
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Invalid);
+        assert_eq!(refused.issues[0].pointer, "/ipfix/memory_mb");
+        assert!(orders.is_none());
+        assert_eq!(rig.applier.running().generation, 0);
     }
 
     #[test]

@@ -105,8 +105,8 @@ pub struct Task {
     pub affinity: Affinity,
     /// Called once, when the worker runs and the socket answers.
     pub on_ready: Box<dyn FnOnce() + Send>,
-    /// Where records of metering go, if anything is observed.
-    pub relaying: Option<Relaying>,
+    /// Where records of metering go.
+    pub relaying: Relaying,
     /// The workers' clock.
     pub clock: Clock,
     /// Time without a turn after which a worker is stuck and the process ends; zero: never.
@@ -184,19 +184,16 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         .iter()
         .map(|s| s.id.clone())
         .collect();
-    let (relay, metered, export) = match task.relaying {
-        Some(Relaying {
-            relay,
-            state,
-            shared,
-        }) => (Some(relay), shared, Some(state)),
-        None => (None, Vec::new(), None),
-    };
-    let relaying = relay.map(|relay| tokio::spawn(pass_records(relay, task.clock)));
+    let Relaying {
+        relay,
+        state: export,
+        shared: metered,
+    } = task.relaying;
+    let relaying = tokio::spawn(pass_records(relay, task.clock));
     let server = socket::Server {
         about,
         applier: Arc::new(Mutex::new(task.applier)),
-        export,
+        export: Arc::clone(&export),
         latest,
         listing,
         list_flows: workers.iter().map(|w| Arc::clone(&w.list_flows)).collect(),
@@ -231,10 +228,9 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         }
     }
     watching.abort();
-    if let Some(relaying) = relaying {
-        // The last records; a process that takes none is not waited for.
-        let _ = tokio::time::timeout(LAST_RECORDS, relaying).await;
-    }
+    export.ending.store(true, Ordering::Relaxed);
+    // The last records; a process that takes none is not waited for.
+    let _ = tokio::time::timeout(LAST_RECORDS, relaying).await;
     serving.abort();
     resolving.abort();
     let _ = std::fs::remove_file(&task.socket);

@@ -87,7 +87,7 @@ pub(super) struct Server {
     /// Who replaces the document in force.
     pub(super) applier: Arc<Mutex<Applier>>,
     /// What became of records on their way to the exporting process.
-    pub(super) export: Option<Arc<RelayState>>,
+    pub(super) export: Arc<RelayState>,
     /// The latest snapshot.
     pub(super) latest: watch::Receiver<Option<Arc<Snapshot>>>,
     /// The latest one that lists the flows.
@@ -193,7 +193,9 @@ impl Server {
         match timeout(PATIENCE, found).await {
             Ok(Some(snapshot)) => {
                 let about = Arc::clone(&self.about.borrow());
-                documents::reply(&about, self.export.as_deref(), &snapshot, get)
+                let observing = self.export.observing.load(Ordering::Relaxed);
+                let export = observing.then_some(&*self.export);
+                documents::reply(&about, export, &snapshot, get)
             }
             _ => refuse(ErrorCode::Unknown, "the worker gave no answer in time"),
         }
@@ -305,10 +307,12 @@ mod tests {
         };
         let (orders, _) = std::sync::mpsc::sync_channel(1);
         let (_, done) = tokio::sync::mpsc::channel(1);
+        let (metered, _) = crate::metering::Metered::new(&document, 0);
         Applier::new(
             document,
             about,
             started,
+            metered,
             OrderEnds {
                 orders: vec![orders],
                 done,
@@ -324,7 +328,7 @@ mod tests {
         let server = Server {
             about: applier.about(),
             applier: Arc::new(Mutex::new(applier)),
-            export: None,
+            export: Arc::default(),
             latest,
             listing,
             list_flows: Vec::new(),

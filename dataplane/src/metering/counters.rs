@@ -62,17 +62,29 @@ impl PointCounters {
             });
         }
     }
+}
 
-    /// Packets of which a record was not made or not taken, and their octets as far as known. A packet
-    /// that is missing both alone and in its flow counts once, as far as that can be told.
-    pub(super) fn ignored(&self) -> (u64, u64) {
-        let packets = self.packets.unwrap_or_default();
-        let flows = self.flows.map_or(0, |(flows, _)| flows.lost_packets);
+/// Packets of which a record was not made or not taken by any of the meters, and their octets as far as
+/// known. A packet that is missing at a point both alone and in its flow counts once, as far as that can be
+/// told.
+pub(super) fn ignored(meter: &Meter) -> (u64, u64) {
+    let at = |place| {
+        let packets = meter.packets(place).map(|packets| *packets.counters());
+        let packets = packets.unwrap_or_default();
+        let flows = meter
+            .flows(place)
+            .map_or(0, |flows| flows.counters().lost_packets);
         (
             flows.max(packets.rate_limited + packets.lost_records),
             packets.rate_limited_octets + packets.lost_octets,
         )
-    }
+    };
+    Place::ALL.into_iter().map(at).fold((0, 0), sum)
+}
+
+/// Both numbers together.
+pub(super) const fn sum(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    (one.0 + other.0, one.1 + other.1)
 }
 
 fn sequences(meter: &mut Meter, place: Place) -> Option<(ObserverCounters, u64, u64)> {

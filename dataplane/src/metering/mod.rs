@@ -9,6 +9,7 @@
 //! Whatever panics in here ends metering for a while, not forwarding. How records look to a collector
 //! is decided in `crem-ipfix`.
 
+mod change;
 mod clock;
 mod counters;
 mod observe;
@@ -17,7 +18,7 @@ pub mod ring;
 mod setup;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crem_core::time::{Duration, Instant};
 use crem_meter::point::Place;
@@ -28,11 +29,13 @@ use crem_wire::frame::{ParseConfig, Parsed};
 use crate::buffer::{BURST, Platform};
 use crate::classify::Side;
 
+pub use change::Change;
 pub use clock::{UtcClock, utc_offset};
 pub use counters::{MeteringCounters, PointCounters, each_name};
 
-pub use setup::{Relaying, Setup};
+pub use setup::{Metered, Relaying, Wanted};
 
+use change::Gone;
 use ring::Outbox;
 
 /// Time without metering after a panic in it.
@@ -59,7 +62,18 @@ pub struct MeteringConfig {
 }
 
 impl MeteringConfig {
-    /// Whether meters can be built from it.
+    /// Nothing is observed.
+    pub fn nothing(worker: u16) -> Self {
+        Self {
+            scopes: Scopes::default(),
+            parse: ParseConfig::default(),
+            points: Vec::new(),
+            worker,
+            memory: u64::MAX,
+        }
+    }
+
+    /// Meters of it that have seen nothing.
     ///
     /// # Errors
     /// The first thing that cannot be.
@@ -85,13 +99,22 @@ struct Arrived<B> {
 }
 
 impl<B> Arrived<B> {
-    fn new(kept: bool) -> Self {
-        let room = if kept { BURST } else { 0 };
+    const fn new() -> Self {
         Self {
-            frames: Vec::with_capacity(room),
-            seen: Vec::with_capacity(room),
+            frames: Vec::new(),
+            seen: Vec::new(),
             at: Instant(0),
-            kept,
+            kept: false,
+        }
+    }
+
+    /// Frames are kept from now on, or not.
+    fn keep(&mut self, kept: bool) {
+        self.clear();
+        self.kept = kept;
+        if kept {
+            self.frames.reserve(BURST);
+            self.seen.reserve(BURST);
         }
     }
 
@@ -106,6 +129,8 @@ impl<B> Arrived<B> {
 pub struct Metering<P: Platform> {
     config: MeteringConfig,
     meter: Option<Meter>,
+    /// Meters that a change replaced, while their last records are made.
+    gone: Option<Gone>,
     outbox: Outbox,
     clock: UtcClock,
     lan: Arrived<P::Buf>,
@@ -114,8 +139,8 @@ pub struct Metering<P: Platform> {
     restored: Vec<P::Buf>,
     /// Collectors by number, with their sessions.
     sessions: Vec<(u16, Option<u32>)>,
-    /// Frames that each port missed, by its own count and the kernel's.
-    missed: [u64; 2],
+    /// Frames that each port missed, by its own count and the kernel's, when they were last asked for.
+    missed: Option<[u64; 2]>,
     /// Ports that nobody knows what they miss.
     blind: [bool; 2],
     next_tick: Instant,
@@ -125,42 +150,33 @@ pub struct Metering<P: Platform> {
     counters: MeteringCounters,
     /// Room for the counters of the points.
     points: Vec<PointCounters>,
-    /// What metering that panicked had left out of account.
+    /// What meters that are gone had left out of account.
     ignored_before: (u64, u64),
     #[cfg(test)]
     panic_next: bool,
 }
 
 impl<P: Platform> Metering<P> {
-    /// Meters that have seen nothing, with their end of the ring.
-    ///
-    /// # Errors
-    /// What cannot be built.
-    pub fn new(
-        config: MeteringConfig,
-        outbox: Outbox,
-        clock: UtcClock,
-    ) -> Result<Self, MeterError> {
-        let meter = Some(config.build()?);
-        let lan_egress = config.has(Place::LanEgressBeforeRepair);
-        let passes = |places: &[Place]| places.iter().any(|place| config.has(*place));
-        let (out, back) = (
-            passes(&[Place::LanIngress, Place::WanEgress]),
-            passes(&[
-                Place::WanIngress,
-                Place::LanEgressBeforeRepair,
-                Place::LanEgressAfterRepair,
-            ]),
-        );
-        Ok(Self {
-            meter,
+    /// Meters of nothing, which a [`Change`] makes others of, with their end of the ring.
+    pub fn new(worker: u16, outbox: Outbox, clock: UtcClock) -> Self {
+        let config = MeteringConfig::nothing(worker);
+        let shared = &outbox.shared;
+        Self {
+            // There is nothing in it that could be refused.
+            meter: config.build().ok(),
+            gone: None,
+            // Others may have metered here before.
+            ignored_before: (
+                shared.ignored_packets.load(Ordering::Relaxed),
+                shared.ignored_octets.load(Ordering::Relaxed),
+            ),
             outbox,
             clock,
-            lan: Arrived::new(out),
-            wan: Arrived::new(back),
-            restored: Vec::with_capacity(if lan_egress { BURST } else { 0 }),
+            lan: Arrived::new(),
+            wan: Arrived::new(),
+            restored: Vec::new(),
             sessions: Vec::new(),
-            missed: [0; 2],
+            missed: None,
             blind: [false; 2],
             next_tick: Instant(0),
             next_account: Instant(0),
@@ -168,11 +184,10 @@ impl<P: Platform> Metering<P> {
             again_at: None,
             counters: MeteringCounters::default(),
             points: Vec::with_capacity(Place::ALL.len()),
-            ignored_before: (0, 0),
             #[cfg(test)]
             panic_next: false,
             config,
-        })
+        }
     }
 
     /// Whether what leaves on a side is to be kept until the end of the turn.
@@ -214,6 +229,12 @@ impl<P: Platform> Metering<P> {
         if arrived.kept && *config == self.config.parse {
             arrived.seen.push(self.config.scopes.recognise(parsed));
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fill_ring(&mut self) {
+        use crem_ipfix::handover::Item;
+        while self.outbox.item(&Item::Ignored(0, 0)) {}
     }
 
     #[cfg(test)]

@@ -11,7 +11,7 @@ use crem_meter::scope::Recognition;
 use crem_meter::{Meter, Utc};
 use crem_wire::frame::{ParseConfig, parse};
 
-use super::counters::PointCounters;
+use super::counters::{PointCounters, ignored, sum};
 use super::ring::Outbox;
 use super::{Arrived, CHANCES, Metering, PAUSE, Tap};
 use crate::buffer::{Buffer, Platform, Port};
@@ -22,7 +22,7 @@ use crate::tx::WAITING;
 /// Between two looks at what is due. A batch that is not full leaves after so long.
 const TICK: Duration = Duration::from_millis(5);
 /// Records that each meter makes at once of what is due: more are made in the next turns.
-const BUDGET: usize = 32;
+pub(super) const BUDGET: usize = 32;
 /// Between two accounts of what selection saw and what was ignored.
 const ACCOUNT: Duration = Duration::from_secs(1);
 
@@ -100,6 +100,7 @@ impl<P: Platform> Metering<P> {
         self.look_for_blindness();
         self.look_for_missed(missed);
         let utc = self.clock.utc(now);
+        self.drain(now, utc);
         if let Some(meter) = &mut self.meter
             && meter.poll(utc, BUDGET, &mut self.outbox)
         {
@@ -134,9 +135,7 @@ impl<P: Platform> Metering<P> {
     fn adjust_clock(&mut self, now: Instant) {
         let target = self.outbox.shared.utc_offset.load(Ordering::Relaxed);
         if self.clock.is_far_from(target) {
-            if let Some(meter) = &mut self.meter {
-                meter.flush(&mut self.outbox);
-            }
+            self.flush(now);
             self.clock.step(target, now);
             self.counters.clock_steps += 1;
         } else {
@@ -149,14 +148,14 @@ impl<P: Platform> Metering<P> {
         let dropped = self.outbox.shared.ring_drops.each_ref();
         let dropped = dropped.map(|count| count.load(Ordering::Relaxed));
         let all = [missed[0] + dropped[0], missed[1] + dropped[1]];
-        for ((before, now), place) in self.missed.iter_mut().zip(all).zip(INGRESS) {
-            if now > *before {
-                self.counters.missed_frames += now - *before;
+        let before = self.missed.replace(all).unwrap_or(all);
+        for ((before, now), place) in before.into_iter().zip(all).zip(INGRESS) {
+            if now > before {
+                self.counters.missed_frames += now - before;
                 if let Some(meter) = &mut self.meter {
                     meter.missed(place);
                 }
             }
-            *before = now;
         }
     }
 
@@ -190,15 +189,12 @@ impl<P: Platform> Metering<P> {
 
     /// Packets and octets not taken into account, those that the ports missed among them; nobody knows
     /// the octets of these.
-    fn ignored(&mut self) -> (u64, u64) {
-        self.collect();
-        let (packets, octets) = self.ignored_before;
-        let sum = |(packets, octets): (u64, u64), point: &PointCounters| {
-            let more = point.ignored();
-            (packets + more.0, octets + more.1)
-        };
-        let before = (packets + self.counters.missed_frames, octets);
-        self.points.iter().fold(before, sum)
+    fn ignored(&self) -> (u64, u64) {
+        let missed = (self.counters.missed_frames, 0);
+        let gone = self.gone.as_ref().map(|gone| &gone.meter);
+        let meters = [self.meter.as_ref(), gone].into_iter().flatten();
+        let before = sum(self.ignored_before, missed);
+        meters.map(ignored).fold(before, sum)
     }
 
     fn collect(&mut self) {
@@ -209,13 +205,13 @@ impl<P: Platform> Metering<P> {
     }
 
     /// After a panic nobody knows what state the meters are in: not even their end may harm.
-    fn failed(&mut self, now: Instant) {
+    pub(super) fn failed(&mut self, now: Instant) {
         self.counters.panics += 1;
         let ignored = catch_unwind(AssertUnwindSafe(|| self.ignored()));
         if let Ok((packets, octets)) = ignored {
             self.ignored_before = (packets - self.counters.missed_frames, octets);
         }
-        let failed = self.meter.take();
+        let failed = (self.meter.take(), self.gone.take());
         let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
         self.outbox.restart();
         self.failures += 1;
@@ -230,6 +226,11 @@ impl<P: Platform> Metering<P> {
         self.again_at = None;
         // It could be built before.
         self.meter = self.config.build().ok();
+        self.begin();
+    }
+
+    /// Observers that are new get their sessions, and others are left as they are.
+    pub(super) fn begin(&mut self) {
         if let Some(meter) = &mut self.meter {
             for (collector, session) in &self.sessions {
                 apply(meter, *collector, *session);
@@ -238,12 +239,18 @@ impl<P: Platform> Metering<P> {
         }
     }
 
+    /// Makes the records of everything open.
+    fn flush(&mut self, now: Instant) {
+        self.finish(self.clock.utc(now));
+        if let Some(meter) = &mut self.meter {
+            meter.flush(&mut self.outbox);
+        }
+    }
+
     /// Makes the records of everything open and hands them over: the segment ends.
-    pub(crate) fn close(&mut self) {
+    pub(crate) fn close(&mut self, now: Instant) {
         let flush = AssertUnwindSafe(|| {
-            if let Some(meter) = &mut self.meter {
-                meter.flush(&mut self.outbox);
-            }
+            self.flush(now);
             self.account();
             self.outbox.hand_over();
         });
@@ -367,19 +374,6 @@ impl Shown<'_> {
 }
 
 impl<P: Platform> Segment<P> {
-    /// Begins to observe what passes.
-    #[must_use]
-    pub fn with_metering(mut self, metering: Option<Metering<P>>) -> Self {
-        use crate::classify::Side;
-        let wants = |side| metering.as_ref().is_some_and(|m| m.wants_egress(side));
-        self.lan.tap = super::tap(wants(Side::Lan));
-        self.wan.tap = super::tap(wants(Side::Wan));
-        let tells = metering.as_ref().is_some_and(Metering::tells_restored);
-        self.restored = super::tap(tells);
-        self.metering = metering;
-        self
-    }
-
     /// Shows what came and went in this turn to the meters.
     pub(crate) fn meter(&mut self, now: Instant) {
         let Some(metering) = &mut self.metering else {
@@ -395,5 +389,9 @@ impl<P: Platform> Segment<P> {
         };
         let devices = (&self.lan.device, &self.wan.device);
         metering.turn(now, left, || [devices.0.missed(), devices.1.missed()]);
+        if metering.is_over() {
+            self.metering = None;
+            self.tap();
+        }
     }
 }

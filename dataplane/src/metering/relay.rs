@@ -10,12 +10,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{TryRecvError, TrySendError};
+use std::sync::mpsc::{Receiver, TryRecvError, TrySendError};
 use std::time::{Duration, Instant};
 
 use crem_ipfix::handover::{Batch, Control, Item, items};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
+use super::Shared;
 use super::ring::{Handover, Inlet};
 
 /// Between two attempts to connect.
@@ -28,6 +29,10 @@ const TURN: usize = 256;
 /// What the relay did, readable by others.
 #[derive(Debug, Default)]
 pub struct RelayState {
+    /// Something is observed.
+    pub observing: AtomicBool,
+    /// The workers are gone, or about to be: when everything is passed on, the relay is done.
+    pub ending: AtomicBool,
     /// The exporting process is connected.
     pub connected: AtomicBool,
     /// Connections so far.
@@ -59,7 +64,11 @@ impl RelayState {
 pub struct Relay {
     path: PathBuf,
     socket: Option<UnixStream>,
+    /// Rings of workers that begin to observe.
+    begun: Receiver<Inlet>,
     inlets: Vec<Source>,
+    /// Of all workers, whether they observe something or not.
+    shared: Vec<Arc<Shared>>,
     /// Said of each collector, last.
     known: Vec<Control>,
     next_connect: Option<Instant>,
@@ -90,18 +99,20 @@ fn replace(all: &mut Vec<Control>, control: Control) {
 }
 
 impl Relay {
-    /// Between the rings of workers and the process that listens at `path`, if one does.
-    pub fn new(path: &Path, inlets: Vec<Inlet>, state: Arc<RelayState>) -> Self {
-        let source = |inlet| Source {
-            inlet,
-            stuck: None,
-            untold: Vec::new(),
-            ended: false,
-        };
+    /// Between the rings of workers, as they come, and the process that listens at `path`, if one does.
+    /// `shared` is of all workers that there may be.
+    pub fn new(
+        path: &Path,
+        begun: Receiver<Inlet>,
+        shared: Vec<Arc<Shared>>,
+        state: Arc<RelayState>,
+    ) -> Self {
         Self {
             path: path.to_owned(),
             socket: None,
-            inlets: inlets.into_iter().map(source).collect(),
+            begun,
+            inlets: Vec::new(),
+            shared,
             known: Vec::new(),
             next_connect: None,
             next_account: None,
@@ -112,20 +123,40 @@ impl Relay {
     /// Does what can be done now. Returns whether anything was passed on; `None` at the end: the workers
     /// are gone and their rings empty.
     pub fn drive(&mut self, now: Instant, utc_offset: u64) -> Option<bool> {
-        for source in &self.inlets {
-            let shared = &source.inlet.shared;
+        // Before the rings are looked at: what they hold when this is set is all that there will be.
+        let ending = self.state.ending.load(Ordering::Relaxed);
+        for shared in &self.shared {
             shared.utc_offset.store(utc_offset, Ordering::Relaxed);
         }
+        self.begin();
         self.connect(now);
         self.listen();
         self.tell();
         let passed = self.pass(now);
         self.account(now);
-        let ended = |source: &Source| source.ended && source.stuck.is_none();
-        (!self.inlets.iter().all(ended)).then_some(passed)
+        self.inlets
+            .retain(|source| !source.ended || source.stuck.is_some());
+        let observing = !self.inlets.is_empty();
+        self.state.observing.store(observing, Ordering::Relaxed);
+        (!ending || observing).then_some(passed)
+    }
+
+    /// Takes the rings of workers that begin to observe.
+    fn begin(&mut self) {
+        while let Ok(inlet) = self.begun.try_recv() {
+            self.inlets.push(Source {
+                inlet,
+                stuck: None,
+                untold: self.known.clone(),
+                ended: false,
+            });
+        }
     }
 
     fn connect(&mut self, now: Instant) {
+        if self.inlets.is_empty() {
+            return;
+        }
         if self.socket.is_some() || self.next_connect.is_some_and(|at| at > now) {
             return;
         }
@@ -205,6 +236,7 @@ impl Relay {
                         self.listen();
                         self.tell();
                     }
+                    Handover::Free(meter) => drop(meter),
                 }
             }
         }
@@ -286,10 +318,9 @@ impl Relay {
             return;
         }
         self.next_account = Some(now + ACCOUNT);
-        let sum = |of: fn(&super::Shared) -> &AtomicU64| -> u64 {
-            let each = self.inlets.iter();
-            each.map(|s| of(&s.inlet.shared).load(Ordering::Relaxed))
-                .sum()
+        let sum = |of: fn(&Shared) -> &AtomicU64| -> u64 {
+            let each = self.shared.iter();
+            each.map(|shared| of(shared).load(Ordering::Relaxed)).sum()
         };
         let ignored = (sum(|s| &s.ignored_packets), sum(|s| &s.ignored_octets));
         let mut batch = Batch::new(256);

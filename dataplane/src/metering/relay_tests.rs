@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::sync::mpsc::{Sender, channel};
 
 use nix::sys::socket::{Backlog, bind, listen};
 
 use super::*;
-use crate::metering::ring::{Outbox, ring};
+use crate::metering::ring::{Inlet, Outbox, ring};
 use crate::metering::shared;
 
 /// The exporting process, as far as the relay sees it.
@@ -84,10 +85,21 @@ fn controls(outbox: &Outbox) -> Vec<Control> {
 }
 
 fn relay(path: &Path, batches: usize) -> (Relay, Outbox, Arc<RelayState>) {
-    let (outbox, inlet) = ring(batches, shared(0));
-    let state = Arc::new(RelayState::default());
-    let relay = Relay::new(path, vec![inlet], Arc::clone(&state));
+    let (relay, outbox, _, state) = growing_relay(path, batches);
+    // Nothing is to come after this ring.
+    state.ending.store(true, Ordering::Relaxed);
     (relay, outbox, state)
+}
+
+/// A relay with one ring, and the way to further ones.
+fn growing_relay(path: &Path, batches: usize) -> (Relay, Outbox, Sender<Inlet>, Arc<RelayState>) {
+    let shared = shared(0);
+    let (outbox, inlet) = ring(batches, Arc::clone(&shared));
+    let (begin, begun) = channel();
+    begin.send(inlet).unwrap();
+    let state = Arc::new(RelayState::default());
+    let relay = Relay::new(path, begun, vec![shared], Arc::clone(&state));
+    (relay, outbox, begin, state)
 }
 
 // shows: BTH-PKT-06
@@ -216,4 +228,51 @@ fn it_ends_when_the_workers_are_gone_and_everything_is_passed() {
     drop(outbox);
     assert_eq!(relay.drive(now, 0), None);
     assert_eq!(process.take(), [5]);
+}
+
+#[test]
+fn rings_come_and_go_while_it_runs() {
+    let mut process = Process::start("rings");
+    let (mut relay, mut first, begin, state) = growing_relay(&process.path, 4);
+    let now = Instant::now();
+    assert_eq!(relay.drive(now, 0), Some(false));
+    assert!(process.accept() && state.observing.load(Ordering::Relaxed));
+    process.say(Control::Begin(3, 9));
+    relay.drive(now, 0).unwrap();
+    put(&mut first, 1);
+    first.hand_over();
+    drop(first);
+    assert_eq!(relay.drive(now, 0), Some(true));
+    assert_eq!(process.take(), [1]);
+    assert!(!state.observing.load(Ordering::Relaxed), "nobody is left");
+    // The next one learns of the session that there is, and uses the same connection.
+    let (mut second, inlet) = ring(4, shared(0));
+    begin.send(inlet).unwrap();
+    put(&mut second, 2);
+    second.hand_over();
+    assert_eq!(relay.drive(now, 0), Some(true));
+    assert_eq!(process.take(), [2]);
+    assert_eq!(controls(&second), [Control::Begin(3, 9)]);
+    assert_eq!(state.connections.load(Ordering::Relaxed), 1);
+    state.ending.store(true, Ordering::Relaxed);
+    drop(second);
+    assert_eq!(relay.drive(now, 0), None);
+}
+
+#[test]
+fn while_nothing_is_observed_nobody_is_looked_for() {
+    let mut process = Process::start("nobody");
+    let (mut relay, outbox, _begin, state) = growing_relay(&process.path, 1);
+    drop(outbox);
+    // The ring that ended is noticed in the first turn.
+    relay.drive(Instant::now(), 0).unwrap();
+    process.accept();
+    process.stream = None;
+    let mut now = Instant::now();
+    for _ in 0..5 {
+        now += RECONNECT;
+        assert_eq!(relay.drive(now, 0), Some(false));
+    }
+    assert!(!process.accept());
+    assert_eq!(state.connections.load(Ordering::Relaxed), 1);
 }

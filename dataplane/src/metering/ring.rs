@@ -9,7 +9,7 @@ use crem_ipfix::handover::{Batch, Control, Item};
 use crem_meter::flow::FlowRecord;
 use crem_meter::point::Place;
 use crem_meter::seq::SequenceRecord;
-use crem_meter::{PacketRecord, Sink};
+use crem_meter::{Meter, PacketRecord, Sink};
 
 use super::Shared;
 
@@ -17,6 +17,8 @@ use super::Shared;
 pub const MAX_BATCH: usize = 64 * 1024;
 /// Batches of a worker: 2 MiB, some 30,000 records of packets.
 pub const BATCHES: usize = 32;
+/// Octets of a batch that has room for the records of a turn of meters that go.
+const ROOM: usize = 16 * 1024;
 /// Beginnings and ends of sessions that may wait for the worker.
 const CONTROLS: usize = 64;
 
@@ -27,6 +29,8 @@ pub enum Handover {
     Batch(Box<Batch>),
     /// All state behind earlier records is gone: what follows is as of another data plane.
     Restart,
+    /// Meters to be freed, where that may take its time.
+    Free(Box<Meter>),
 }
 
 /// The worker's end.
@@ -52,13 +56,12 @@ pub struct Inlet {
     pub(crate) full: Receiver<Handover>,
     pub(crate) spare: SyncSender<Box<Batch>>,
     pub(crate) controls: SyncSender<Control>,
-    pub(crate) shared: Arc<Shared>,
 }
 
 /// Both ends of a ring of `batches` batches.
 pub fn ring(batches: usize, shared: Arc<Shared>) -> (Outbox, Inlet) {
-    // One more: a restart, which always finds a place then.
-    let (full_in, full_out) = sync_channel(batches + 1);
+    // Two more: a restart, which always finds a place then, and meters to be freed.
+    let (full_in, full_out) = sync_channel(batches + 2);
     let (spare_in, spare_out) = sync_channel(batches);
     let (controls_in, controls_out) = sync_channel(CONTROLS);
     for _ in 0..batches {
@@ -70,7 +73,7 @@ pub fn ring(batches: usize, shared: Arc<Shared>) -> (Outbox, Inlet) {
         full: full_in,
         spare: spare_out,
         controls: controls_out,
-        shared: Arc::clone(&shared),
+        shared,
         restart: false,
         batches: 0,
         items: 0,
@@ -80,7 +83,6 @@ pub fn ring(batches: usize, shared: Arc<Shared>) -> (Outbox, Inlet) {
         full: full_out,
         spare: spare_in,
         controls: controls_in,
-        shared,
     };
     (outbox, inlet)
 }
@@ -133,6 +135,23 @@ impl Outbox {
                 false
             }
         }
+    }
+
+    /// Whether some hundred records find room.
+    pub fn has_room(&mut self) -> bool {
+        let room = |batch: &Option<Box<Batch>>| batch.as_ref().map_or(0, |batch| batch.room());
+        if room(&self.current) < ROOM {
+            self.hand_over();
+        }
+        if self.current.is_none() {
+            self.current = self.spare.try_recv().ok();
+        }
+        room(&self.current) >= ROOM
+    }
+
+    /// Has meters freed by the other end. If it does not come to that, they are freed here.
+    pub fn free(&self, meter: Meter) {
+        let _ = self.full.try_send(Handover::Free(Box::new(meter)));
     }
 
     /// What made the records is gone. Those that are not handed over yet go first.
@@ -228,6 +247,7 @@ mod tests {
         let kind = |handover| match handover {
             Handover::Restart => "restart",
             Handover::Batch(_) => "batch",
+            Handover::Free(_) => "free",
         };
         let mut kinds: Vec<&str> = inlet.full.try_iter().map(kind).collect();
         assert!(outbox.hand_over());

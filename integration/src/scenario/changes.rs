@@ -15,13 +15,30 @@ use super::gateway::{Gateway, SEGMENT};
 /// Time for an answer.
 const LIMIT: Duration = Duration::from_secs(3);
 /// Changes of one gateway, in turn. Out of each two changes of the mode the second restores it.
-const KINDS: [&str; 6] = ["limits", "target", "reporter", "collector", "mode", "mode"];
+const KINDS: [&str; 8] = [
+    "limits",
+    "target",
+    "reporter",
+    "collector",
+    "point",
+    "connection",
+    "mode",
+    "mode",
+];
+/// Places of the one Observation Point in turn.
+const PLACES: [&str; 5] = [
+    "lan_ingress",
+    "wan_egress",
+    "wan_ingress",
+    "lan_egress_before_repair",
+    "lan_egress_after_repair",
+];
 /// Targets in turn.
 const TARGETS: [f64; 5] = [1e-4, 1e-5, 1e-6, 2e-6, 5e-6];
 /// Changes of each gateway between two looks at everything else.
 const STEPS: usize = 5;
 /// Changes of the mode are rare, since each ends protection for a while: one turn in so many.
-const RARELY: u64 = 20;
+const RARELY: u64 = 15;
 
 /// What was changed so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,7 +89,8 @@ impl Changes {
             && after.document.pointer(&pointer) == Some(&value)
             && status.generation == applied.generation
             && status.revision == Some(turn)
-            && mode.is_none_or(in_mode);
+            && mode.is_none_or(in_mode)
+            && (kind != "point" || is_observed(client, &value)?);
         self.seen += u64::from(seen);
         *self.kinds.entry(kind.to_owned()).or_default() += 1;
         Ok(())
@@ -89,6 +107,18 @@ fn status_of(client: &mut Client, generation: u64) -> Result<Status, ClientError
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Whether what is observed is at the place of this point, and nowhere else.
+fn is_observed(client: &mut Client, point: &Value) -> Result<bool, ClientError> {
+    let counters = client.counters()?;
+    let Some(metering) = counters.segments.get(SEGMENT).map(|s| &s.metering) else {
+        return Ok(false);
+    };
+    Ok(PLACES.iter().all(|place| {
+        let counted = metering.contains_key(&format!("{place}_observed"));
+        counted == (point["place"] == *place)
+    }))
 }
 
 /// The kind of a change, its place, and a value that is not there.
@@ -121,6 +151,18 @@ fn next(turn: u64, document: &Value) -> (&'static str, String, Value) {
             "/ipfix/collectors/c/retry_ms".to_owned(),
             json!(60_000 + turn),
         ),
+        "point" => {
+            let round = turn / count;
+            let point = json!({
+                "segment": SEGMENT,
+                "place": PLACES[(round % PLACES.len() as u64) as usize],
+                "base": 100 + round % 3,
+                "flows": true,
+                "sequence": true,
+            });
+            ("/ipfix/points/p".to_owned(), point)
+        }
+        "connection" => ("/ipfix/connections/n/window".to_owned(), json!(64 + turn)),
         _ => {
             let pointer = segment("mode");
             let active = document.pointer(&pointer) == Some(&json!("active"));
@@ -142,13 +184,34 @@ fn set(document: &mut Value, pointer: &str, value: &Value) {
     }
 }
 
-/// The part on IPFIX that a document needs for a collector to be changed.
+/// The part on IPFIX that a document needs for a collector, a point and a connection to be changed. Nobody
+/// listens.
 pub(crate) fn collector() -> toml::Table {
     let text = r#"
         domain = 1
         pen = 32473
         first_element = 1
-        collectors = { c = { transport = "tcp", host = "192.0.2.9", port = 4739 } }
+        scopes = { s = { source = "0.0.0.0/0", destination = "0.0.0.0/0" } }
+        sequence = { max_connections = 16, max_epochs = 16 }
+        [points.p]
+        segment = "wan"
+        place = "lan_ingress"
+        base = 1
+        flows = true
+        [connections.n]
+        source = "10.0.0.0/8"
+        destination = "10.0.0.0/8"
+        window = 63
+        only_send_and_write = true
+        complete_and_unambiguous = true
+        packets_per_s = 1000000
+        longest_retry_ms = 1000
+        [collectors.c]
+        transport = "tls"
+        host = "192.0.2.9"
+        port = 4740
+        sequence = true
+        tls = { certificate = "c", key = "k", authorities = "a", names = { n = {} } }
     "#;
     text.parse().unwrap_or_default()
 }
@@ -161,7 +224,7 @@ mod tests {
     fn every_change_differs_from_what_is_there() {
         let mut document = json!({
             "segments": {SEGMENT: {"mode": "active", "limits": {}, "policy": {}, "reporters": {}}},
-            "ipfix": {"collectors": {"c": {}}},
+            "ipfix": {"collectors": {"c": {}}, "points": {}, "connections": {"n": {}}},
         });
         let mut kinds = std::collections::BTreeSet::new();
         for turn in 0..500 {
@@ -171,7 +234,7 @@ mod tests {
             assert_eq!(document.pointer(&pointer), Some(&value), "{turn}");
             kinds.insert(kind);
         }
-        assert_eq!(kinds.len(), 5);
+        assert_eq!(kinds.len(), 7);
         assert_eq!(document["segments"][SEGMENT]["mode"], "active");
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crem_ipfix::session::{Ignored, NotSent, Refused, Session, Totals};
+use crem_ipfix::session::{Ignored, NotSent, Refused, Session, SessionConfig, Totals};
 use crem_meter::flow::FlowRecord;
 use crem_meter::select::SelectionStats;
 use crem_meter::seq::SequenceRecord;
@@ -154,6 +154,14 @@ impl Exporter {
             }
             _ => false,
         }
+    }
+
+    /// Takes terms that the session [goes on](SessionConfig::goes_on_as) by.
+    pub fn go_on_by(&mut self, config: Arc<SessionConfig>) {
+        if let State::Open(open) = &mut self.state {
+            open.session.go_on_by(Arc::clone(&config));
+        }
+        self.config.session = config;
     }
 
     /// Whether packet records are for this collector.

@@ -75,9 +75,14 @@ pub(super) fn wanted(ipfix: &Ipfix, plan: &Plan) -> Result<Wanted, Invalid> {
 }
 
 impl Member {
-    /// Whether a session by the terms of `other` would be the same.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.collector == other.collector && self.session == other.session
+    /// Whether a session goes on by the terms of `other`.
+    pub(super) fn goes_on_as(&self, other: &Self) -> bool {
+        self.collector == other.collector && self.session.goes_on_as(&other.session)
+    }
+
+    /// The terms of its sessions.
+    pub(super) const fn session(&self) -> &Arc<SessionConfig> {
+        &self.session
     }
 
     /// Reads certificates that have changed; they hold for the connections to come. Files that cannot be

@@ -37,23 +37,33 @@ impl Document {
         }
     }
 
-    /// Reads it, whatever was read before.
+    /// Reads it for the first time.
     ///
     /// # Errors
-    /// Everything in it that cannot be carried out here.
-    pub(super) fn read(&mut self) -> Result<Wanted, Invalid> {
-        self.read = stamp(&self.path);
-        self.looked = self.read;
-        let document = crem_api::load(&self.path)?;
-        let ipfix = document.ipfix.ok_or_else(|| Invalid {
+    /// As [`Document::read`], and if there is nothing to export.
+    pub(super) fn begin(&mut self) -> Result<Wanted, Invalid> {
+        self.read()?.ok_or_else(|| Invalid {
             issues: vec![Issue::new(
                 "/ipfix",
                 "nothing",
                 "a table that says what to export",
             )],
-        })?;
+        })
+    }
+
+    /// Reads it, whatever was read before; `None` without a part on IPFIX.
+    ///
+    /// # Errors
+    /// Everything in it that cannot be carried out here.
+    pub(super) fn read(&mut self) -> Result<Option<Wanted>, Invalid> {
+        self.read = stamp(&self.path);
+        self.looked = self.read;
+        let document = crem_api::load(&self.path)?;
+        let Some(ipfix) = document.ipfix else {
+            return Ok(None);
+        };
         let plan = Plan::new(&ipfix, document.workers)?;
-        wanted(&ipfix, &plan)
+        wanted(&ipfix, &plan).map(Some)
     }
 
     /// Whether a signal asks to read it now.

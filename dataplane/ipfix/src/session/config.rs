@@ -138,6 +138,20 @@ pub enum SessionError {
 const MIN_MESSAGE: usize = 320;
 
 impl SessionConfig {
+    /// Whether a session of one goes on as one of the other: all that differs is how many contexts there may
+    /// be.
+    pub fn goes_on_as(&self, other: &Self) -> bool {
+        let contexts = other.sequence.map_or(0, |sequence| sequence.contexts);
+        let sequence = self.sequence.map(|sequence| SequenceProfile {
+            contexts,
+            ..sequence
+        });
+        Self {
+            sequence,
+            ..self.clone()
+        } == *other
+    }
+
     /// Whether it can be meant.
     ///
     /// # Errors

@@ -66,6 +66,11 @@ impl EpochIds {
         Some(ids)
     }
 
+    /// From now on for at most so many contexts; those that are open stay so.
+    pub const fn set_bound(&mut self, bound: usize) {
+        self.bound = bound;
+    }
+
     /// Forgets the open epochs; their identifiers are not given out again.
     pub fn forget_open(&mut self) {
         self.open.clear();
@@ -97,6 +102,18 @@ mod tests {
         // The final report of epoch 11 was lost on the way here.
         assert_eq!(all.next(1, 0, 12, true), ids(4, 1));
         assert_eq!(all.open(), 0);
+    }
+
+    #[test]
+    fn more_contexts_may_come_while_epochs_go_on() {
+        let mut all = EpochIds::new(1);
+        assert_eq!(all.next(1, 0, 1, false), ids(1, 1));
+        assert_eq!(all.next(1, 1, 2, false), None);
+        all.set_bound(2);
+        assert_eq!(all.next(1, 1, 2, false), ids(2, 1));
+        all.set_bound(1);
+        assert_eq!(all.next(1, 0, 1, false), ids(1, 2));
+        assert_eq!(all.next(1, 2, 3, false), None);
     }
 
     // shows: SEQ-ID-06

@@ -249,6 +249,13 @@ impl Session {
         Ok(ids)
     }
 
+    /// Takes terms that this session [goes on](SessionConfig::goes_on_as) by.
+    pub fn go_on_by(&mut self, config: Arc<SessionConfig>) {
+        let contexts = config.sequence.map_or(0, |sequence| sequence.contexts);
+        self.ids.set_bound(contexts);
+        self.config = config;
+    }
+
     /// Forgets which epochs are open: what made them is gone, and a snapshot with an equal number is of
     /// another epoch. Identifiers go on rising.
     pub fn forget_epochs(&mut self) {

@@ -14,7 +14,7 @@ use crate::seq::{SequenceRecord, Statement};
 use crate::{Encapsulation, PacketRecord, Record};
 
 #[derive(Default)]
-struct All(Vec<Record>);
+pub(super) struct All(pub(super) Vec<Record>);
 
 impl Sink for All {
     fn packet(&mut self, record: &PacketRecord) -> bool {
@@ -31,7 +31,7 @@ impl Sink for All {
     }
 }
 
-fn frame(psn: u8) -> Vec<u8> {
+pub(super) fn frame(psn: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 60];
     frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 1, 1]);
     frame.extend_from_slice(&[0xc0, 0, 0x12, 0xb7, 0, 40, 0, 0]);
@@ -40,7 +40,7 @@ fn frame(psn: u8) -> Vec<u8> {
     frame
 }
 
-fn scopes() -> Scopes {
+pub(super) fn scopes() -> Scopes {
     Scopes::new(vec![Scope {
         source: "10.0.0.0/16".parse().unwrap(),
         destination: "10.0.0.0/16".parse().unwrap(),
@@ -49,7 +49,7 @@ fn scopes() -> Scopes {
     .unwrap()
 }
 
-fn point(place: Place, base: u64) -> PointConfig {
+pub(super) fn point(place: Place, base: u64) -> PointConfig {
     let provision = Provision {
         source: "10.0.0.0/16".parse().unwrap(),
         destination: "10.0.0.0/16".parse().unwrap(),
@@ -99,9 +99,9 @@ fn point(place: Place, base: u64) -> PointConfig {
     }
 }
 
-const MUCH: u64 = 1 << 30;
+pub(super) const MUCH: u64 = 1 << 30;
 
-fn show(meter: &mut Meter, place: Place, now: u64, frame: &[u8], sink: &mut All) {
+pub(super) fn show(meter: &mut Meter, place: Place, now: u64, frame: &[u8], sink: &mut All) {
     let config = ParseConfig {
         crem_port: Some(4793),
         vxlan_port: None,

@@ -21,8 +21,12 @@ pub(crate) enum State {
 pub(crate) struct Context {
     pub(crate) key: ConnectionKey,
     pub(crate) state: State,
-    /// Which provision admitted it.
-    pub(crate) provision: u16,
+    /// W of the provision that covers it.
+    pub(crate) window: u32,
+    /// The generation that this provision names.
+    pub(crate) generation: Option<u64>,
+    /// The provisions by which this is so, see [`super::Observer::set_provisions`].
+    pub(crate) version: u32,
     /// Where capture faults of its addresses are counted.
     pub(crate) pair: u16,
     /// Capture faults that it knows of.
@@ -42,7 +46,9 @@ impl Context {
         Self {
             key,
             state: State::Idle,
-            provision: 0,
+            window: 1,
+            generation: None,
+            version: 0,
             pair: 0,
             faults: 0,
             session: 0,

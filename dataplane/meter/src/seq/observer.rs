@@ -36,6 +36,8 @@ pub struct Observer {
     /// Octets of UDP payload that each eligible opcode needs: headers and ICRC, padding apart.
     needed: [u16; ELIGIBLE],
     provisions: Vec<Provision>,
+    /// Counts changes of the provisions.
+    version: u32,
     /// The collector session, while there is one.
     session: Option<u32>,
     suspended: bool,
@@ -54,7 +56,7 @@ pub struct Observer {
     /// Where the search for a context and for an epoch to give up goes on.
     hand: u32,
     epoch_hand: usize,
-    /// Contexts that are still to be looked at for a capture fault.
+    /// Contexts that are still to be looked at for a capture fault or other provisions.
     sweep: u32,
     next_epoch: u64,
     wheel: Wheel,
@@ -72,7 +74,7 @@ impl Observer {
         config: ObserverConfig,
         provisions: Vec<Provision>,
     ) -> Result<Self, ProvisionError> {
-        check(&provisions, &config)?;
+        Self::check(&provisions, &config)?;
         let tick = nanos(config.report_interval.min(config.idle_timeout)) / 256;
         Ok(Self {
             point,
@@ -80,6 +82,7 @@ impl Observer {
             idle: nanos(config.idle_timeout),
             needed: core::array::from_fn(needed_octets),
             provisions,
+            version: 0,
             session: None,
             suspended: false,
             faults: 0,
@@ -101,6 +104,26 @@ impl Observer {
             wheel: Wheel::new(config.contexts, tick.max(1_000_000)),
             counters: ObserverCounters::default(),
         })
+    }
+
+    /// Whether these provisions can be observed so.
+    ///
+    /// # Errors
+    /// As [`Observer::new`].
+    pub(crate) fn check(
+        provisions: &[Provision],
+        config: &ObserverConfig,
+    ) -> Result<(), ProvisionError> {
+        if provisions.len() > ObserverConfig::MAX_PROVISIONS {
+            return Err(ProvisionError::TooMany(provisions.len()));
+        }
+        for provision in provisions {
+            provision.check()?;
+            if provision.window > config.window {
+                return Err(ProvisionError::Window(provision.window));
+            }
+        }
+        Ok(())
     }
 
     /// Starts metering for a new Transport Session, with fresh state: epochs of the one before end
@@ -147,6 +170,8 @@ impl Observer {
                 self.start(now, slot, packet, sink);
             }
             State::Disabled => self.counters.disabled += 1,
+            // It was until other provisions came.
+            State::Free => self.counters.unprovisioned += 1,
             _ if !fits => self.violate(slot, sink),
             _ if self.suspended => self.counters.suspended += 1,
             _ => self.start(now, slot, packet, sink),
@@ -169,10 +194,7 @@ impl Observer {
     }
 
     fn admit(&mut self, key: &ConnectionKey, words: Words, sink: &mut impl Sink) -> Option<u32> {
-        let provision = self
-            .provisions
-            .iter()
-            .position(|provision| provision.covers(key))?;
+        let provision = *self.provision_of(key)?;
         let slot = match self.free_contexts.pop() {
             Some(slot) => slot,
             None if self.contexts.len() < self.config.contexts as usize => {
@@ -182,7 +204,9 @@ impl Observer {
             None => self.reuse_context(sink)?,
         };
         self.contexts[slot as usize] = Context {
-            provision: provision as u16,
+            window: provision.window,
+            generation: provision.generation,
+            version: self.version,
             pair: pair_of(&words),
             session: self.session.unwrap_or_default(),
             ..Context::new(*key)
@@ -238,14 +262,25 @@ impl Observer {
         self.last = (Words::NONE, NO_SLOT);
     }
 
-    /// Brings a context up to what happened since it was last looked at: a new session, a capture fault.
+    /// Brings a context up to what happened since it was last looked at: a new session, a capture fault, other
+    /// provisions. Without a provision it is free afterwards.
     #[inline]
     fn settle(&mut self, slot: u32, sink: &mut impl Sink) {
         let faults = self.faults_of(slot);
-        let context = &mut self.contexts[slot as usize];
-        if Some(context.session) == self.session && context.faults == faults {
+        let context = &self.contexts[slot as usize];
+        if Some(context.session) == self.session
+            && context.faults == faults
+            && context.version == self.version
+        {
             return;
         }
+        self.catch_up(slot, faults, sink);
+    }
+
+    #[cold]
+    fn catch_up(&mut self, slot: u32, faults: u32, sink: &mut impl Sink) {
+        let context = &mut self.contexts[slot as usize];
+        let missed = context.faults != faults;
         context.faults = faults;
         if Some(context.session) != self.session {
             context.session = self.session.unwrap_or_default();
@@ -254,8 +289,11 @@ impl Observer {
                 self.free_epochs.push(epoch);
                 self.wheel.remove(slot);
             }
-        } else {
+        } else if missed {
             self.close(slot, Flags::CAPTURE_DISCONTINUITY, sink);
+        }
+        if self.contexts[slot as usize].version != self.version {
+            self.provision_anew(slot, sink);
         }
     }
 
@@ -279,11 +317,7 @@ impl Observer {
             return;
         };
         let context = &mut self.contexts[slot as usize];
-        let Some(provision) = self.provisions.get(usize::from(context.provision)) else {
-            self.free_epochs.push(epoch);
-            return;
-        };
-        self.epochs[epoch as usize].start(now, provision.window, packet.bth.psn);
+        self.epochs[epoch as usize].start(now, context.window, packet.bth.psn);
         self.next_epoch += 1;
         context.state = State::Active(epoch);
         self.owners[epoch as usize] = slot;
@@ -319,11 +353,7 @@ impl Observer {
     fn emit(&mut self, slot: u32, epoch: u32, flags: Flags, sink: &mut impl Sink) {
         let context = &self.contexts[slot as usize];
         let epoch = &self.epochs[epoch as usize];
-        let verified = self
-            .provisions
-            .get(usize::from(context.provision))
-            .is_some_and(|provision| provision.generation.is_some());
-        let generation = if verified {
+        let generation = if context.generation.is_some() {
             Flags::NONE
         } else {
             Flags::GENERATION_UNVERIFIED
@@ -370,19 +400,6 @@ mod tests;
 fn needed_octets(opcode: usize) -> u16 {
     let headers = Opcode(opcode as u8).ext().map_or(0, |ext| ext.payload);
     u16::from(headers) + ICRC_LEN as u16
-}
-
-fn check(provisions: &[Provision], config: &ObserverConfig) -> Result<(), ProvisionError> {
-    if provisions.len() > ObserverConfig::MAX_PROVISIONS {
-        return Err(ProvisionError::TooMany(provisions.len()));
-    }
-    for provision in provisions {
-        provision.check()?;
-        if provision.window > config.window {
-            return Err(ProvisionError::Window(provision.window));
-        }
-    }
-    Ok(())
 }
 
 /// Where the faults of a pair of addresses are counted.

@@ -2,10 +2,12 @@
 
 use alloc::vec::Vec;
 
-use super::{Observer, PAIRS, check, pair_of};
+use super::{Observer, PAIRS, pair_of};
 use crate::scope::Suspect;
 use crate::seq::connection::State;
-use crate::seq::{ConnectionKey, Flags, ObserverCounters, Provision, ProvisionError};
+use crate::seq::{
+    ConnectionKey, Flags, ObserverConfig, ObserverCounters, Provision, ProvisionError,
+};
 use crate::{Sink, Utc};
 
 impl Observer {
@@ -143,39 +145,68 @@ impl Observer {
         true
     }
 
-    /// Replaces the provisions. Epochs whose connection is not provisioned any more, or with another
-    /// window or generation, close in the ordinary way; such a connection counts as provisioned anew, so
-    /// a violation is forgiven. All others go on.
+    /// Replaces the provisions; those before are given back in their place. Epochs whose connection is not
+    /// provisioned any more, or with another window or generation, close in the ordinary way, at their next
+    /// packet or with the next polls; such a connection counts as provisioned anew, so a violation is forgiven.
+    /// All others go on.
     ///
     /// # Errors
     /// As [`Observer::new`]; nothing is changed then.
     pub fn set_provisions(
         &mut self,
-        provisions: Vec<Provision>,
-        sink: &mut impl Sink,
+        provisions: &mut Vec<Provision>,
     ) -> Result<(), ProvisionError> {
-        check(&provisions, &self.config)?;
-        for slot in 0..self.contexts.len() as u32 {
-            if self.contexts[slot as usize].state == State::Free {
-                continue;
-            }
-            self.settle(slot, sink);
-            let context = &self.contexts[slot as usize];
-            let old = self.provisions.get(usize::from(context.provision));
-            let covers = |provision: &&Provision| provision.covers(&context.key);
-            let new = provisions.iter().find(covers);
-            let place = provisions.iter().position(|provision| covers(&provision));
-            let terms = |p: &Provision| (p.window, p.generation);
-            if new.map(terms) != old.map(terms) || new.is_none() {
-                self.close(slot, Flags::NONE, sink);
-                self.forget(slot);
-            } else if let Some(place) = place {
-                self.contexts[slot as usize].provision = place as u16;
-            }
-        }
-        self.provisions = provisions;
-        self.forget_last();
+        Self::check(provisions, &self.config)?;
+        self.swap_provisions(provisions);
         Ok(())
+    }
+
+    /// As [`Observer::set_provisions`] with what was checked before.
+    pub(crate) fn swap_provisions(&mut self, provisions: &mut Vec<Provision>) {
+        core::mem::swap(&mut self.provisions, provisions);
+        self.version = self.version.wrapping_add(1);
+        self.sweep = self.contexts.len() as u32;
+    }
+
+    /// Nothing is provisioned any more: all epochs close with the next polls.
+    pub(crate) fn retire(&mut self) {
+        self.swap_provisions(&mut Vec::new());
+    }
+
+    /// The numbers of its epochs follow those of another observer, whose place it takes.
+    pub(crate) fn number_after(&mut self, other: &Self) {
+        self.next_epoch = self.next_epoch.max(other.next_epoch);
+    }
+
+    /// What other provisions mean for a connection.
+    pub(super) fn provision_anew(&mut self, slot: u32, sink: &mut impl Sink) {
+        let context = &self.contexts[slot as usize];
+        let terms = self.provision_of(&context.key);
+        let terms = terms.map(|provision| (provision.window, provision.generation));
+        if terms != Some((context.window, context.generation)) {
+            self.close(slot, Flags::NONE, sink);
+            self.contexts[slot as usize].state = State::Idle;
+        }
+        let Some((window, generation)) = terms else {
+            self.forget(slot);
+            return;
+        };
+        let context = &mut self.contexts[slot as usize];
+        context.window = window;
+        context.generation = generation;
+        context.version = self.version;
+    }
+
+    /// The provision that covers a connection: the first.
+    pub(super) fn provision_of(&self, key: &ConnectionKey) -> Option<&Provision> {
+        self.provisions
+            .iter()
+            .find(|provision| provision.covers(key))
+    }
+
+    /// Its bounds and intervals.
+    pub const fn config(&self) -> &ObserverConfig {
+        &self.config
     }
 
     /// The collector that it counts for.

@@ -505,10 +505,8 @@ fn only_what_is_provisioned_is_counted() {
     assert_eq!(any.counters().unprovisioned, 1);
 }
 
-// shows: SEQ-ID-08, SEQ-ID-10
-#[test]
-fn changed_terms_close_and_equal_ones_do_not() {
-    let host = |window, generation| Provision {
+fn host(window: u32, generation: Option<u64>) -> Provision {
+    Provision {
         source: Prefix::host(IpAddr::from([10, 0, 0, 1])),
         destination: Prefix::host(IpAddr::from([10, 0, 1, 1])),
         qp: Some(Qpn::new(9)),
@@ -516,7 +514,12 @@ fn changed_terms_close_and_equal_ones_do_not() {
         context: Some(0),
         generation,
         ..provision(window)
-    };
+    }
+}
+
+// shows: SEQ-ID-08, SEQ-ID-10
+#[test]
+fn changed_terms_close_and_equal_ones_do_not() {
     let mut observer = observer(config(4, 4, 16), vec![host(16, Some(1))]);
     let mut reports = Reports::default();
     let next = |observer: &mut Observer, reports: &mut Reports, psn| {
@@ -528,32 +531,57 @@ fn changed_terms_close_and_equal_ones_do_not() {
         qp: Some(Qpn::new(5)),
         ..host(16, None)
     };
-    observer
-        .set_provisions(vec![other, host(16, Some(1))], &mut reports)
-        .unwrap();
+    let change = |observer: &mut Observer, provisions: &[Provision]| {
+        observer.set_provisions(&mut provisions.to_vec())
+    };
+    change(&mut observer, &[other, host(16, Some(1))]).unwrap();
     next(&mut observer, &mut reports, 2);
     assert!(reports.0.is_empty());
-    observer
-        .set_provisions(vec![host(16, Some(2))], &mut reports)
-        .unwrap();
+    change(&mut observer, &[host(16, Some(2))]).unwrap();
+    next(&mut observer, &mut reports, 3);
     assert_eq!(reports.0.len(), 1);
     assert_eq!(
         reports.0[0].flags,
         Flags::FINAL,
         "generation verified, ordinary closure"
     );
-    next(&mut observer, &mut reports, 3);
-    observer
-        .set_provisions(vec![host(8, Some(2))], &mut reports)
-        .unwrap();
-    assert_eq!(reports.0.len(), 2);
+    assert_eq!(reports.0[0].counts.requests, 2);
+    // Without a packet the epoch closes with the next polls.
+    change(&mut observer, &[host(8, Some(2))]).unwrap();
+    assert_eq!(observer.next_timeout(), Some(Utc(0)));
+    assert!(!observer.poll(at(3), 8, &mut reports));
+    assert_eq!((reports.0.len(), observer.active()), (2, 0));
     next(&mut observer, &mut reports, 4);
-    observer.set_provisions(vec![], &mut reports).unwrap();
+    change(&mut observer, &[]).unwrap();
+    next(&mut observer, &mut reports, 5);
     assert_eq!((reports.0.len(), reports.0[2].window), (3, 8));
     next(&mut observer, &mut reports, 5);
-    assert_eq!(observer.counters().unprovisioned, 1);
-    let wide = observer.set_provisions(vec![host(17, None)], &mut reports);
+    assert_eq!(observer.counters().unprovisioned, 2);
+    let wide = change(&mut observer, &[host(17, None)]);
     assert_eq!(wide, Err(ProvisionError::Window(17)));
+}
+
+// shows: SEQ-APP-03
+#[test]
+fn only_other_terms_forgive_a_violation() {
+    let mut observer = observer(config(4, 4, 16), vec![host(16, Some(1))]);
+    let mut reports = Reports::default();
+    let next = |observer: &mut Observer, reports: &mut Reports, opcode, psn| {
+        observer.packet(at(u64::from(psn)), &packet(9, opcode, psn), reports);
+    };
+    next(&mut observer, &mut reports, SEND, 1);
+    next(&mut observer, &mut reports, 0x0c, 2);
+    assert_eq!(observer.disabled().count(), 1);
+    observer
+        .set_provisions(&mut vec![host(16, Some(1))])
+        .unwrap();
+    next(&mut observer, &mut reports, SEND, 3);
+    assert_eq!((observer.active(), observer.disabled().count()), (0, 1));
+    observer
+        .set_provisions(&mut vec![host(16, Some(2))])
+        .unwrap();
+    next(&mut observer, &mut reports, SEND, 4);
+    assert_eq!((observer.active(), observer.disabled().count()), (1, 0));
 }
 
 // shows: SEQ-APP-02, SEQ-APP-08, SEQ-APP-09, SEQ-APP-10, SEQ-APP-13, SEQ-IE-02

@@ -46,6 +46,9 @@ counters! {
         replayed,
         /// READ and atomic requests, between hosts with protected responses, that ask for PSNs again.
         requests_reissued,
+        /// Second answers to READs that were seen to begin: beyond what was answered before, responses are
+        /// restored again (AMB-READRESP).
+        second_answers,
         /// Missing responses left to the RDMA transport because they were asked for again, or because no
         /// answer could come within 2 SRTT (AMB-READRESP).
         responses_given_up,

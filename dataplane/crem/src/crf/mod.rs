@@ -33,6 +33,7 @@ mod reporting;
 mod request;
 mod reverse;
 mod room;
+mod second;
 mod source;
 mod spare;
 mod status;

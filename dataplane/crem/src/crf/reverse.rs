@@ -20,9 +20,10 @@ use crem_wire::{Psn, Qpn};
 use hashbrown::HashMap;
 
 use super::gaps::Gap;
+use super::second::Second;
 use super::stream::FlowKey;
 use super::track::{Cx, REUSE, Track};
-use super::window::{Place, Seen, Window};
+use super::window::{Place, Seen};
 use super::{Crf, cx};
 use crate::actions::{Actions, Delivery};
 use crate::config::Mode;
@@ -71,6 +72,15 @@ struct Latest {
     psn: Psn,
     /// DMA Length of a READ; 0 for an atomic operation.
     octets: u32,
+}
+
+/// What a queue pair has asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// The request with the latest PSN.
+    latest: Latest,
+    /// The request that came last.
+    last: Latest,
 }
 
 impl Latest {
@@ -124,7 +134,7 @@ impl Again {
 /// up first; hosts by the streams that are bound.
 #[derive(Debug)]
 pub(crate) struct Reverse {
-    requests: BoundedTable<(Hosts, Qpn), Latest>,
+    requests: BoundedTable<(Hosts, Qpn), Asked>,
     pairs: HashMap<Hosts, Pair>,
 }
 
@@ -177,8 +187,9 @@ impl Reverse {
         }
     }
 
-    /// Takes a request in. What of its PSNs may have been answered before: none if it is a new one.
-    fn note(&mut self, key: &StreamKey, request: Latest) -> Option<Again> {
+    /// Takes a request in. What of its PSNs may have been answered before, none if it is a new one, and
+    /// whether it goes on where the request before it ended.
+    fn note(&mut self, key: &StreamKey, request: Latest) -> Option<(Again, bool)> {
         let hosts = Hosts::of_requests(key);
         let mtu = self
             .pairs
@@ -190,10 +201,12 @@ impl Reverse {
             self.insert(id, request);
             let reach = UNKNOWN_REACH.max(end.distance_from(from) as u32);
             let to = from.add(reach as i32);
-            return Some(Again { from, to });
+            return Some((Again { from, to }, false));
         };
         self.requests.touch(slot);
-        let latest = self.requests.get_mut(slot)?;
+        let Asked { latest, last } = self.requests.get_mut(slot)?;
+        let goes_on = last.end(mtu) == from;
+        *last = request;
         let next = latest.end(mtu);
         let ahead = from.distance_from(next);
         if ahead >= 0 {
@@ -203,23 +216,27 @@ impl Reverse {
         if ahead <= -REUSE {
             // Another life of the queue pair, or its PSNs went round.
             *latest = request;
-            return Some(Again { from, to: end });
+            return Some((Again { from, to: end }, false));
         }
         if from.is_after(latest.psn) {
             *latest = request;
         }
         let to = super::track::later(next, end);
-        Some(Again { from, to })
+        Some((Again { from, to }, goes_on))
     }
 
     fn insert(&mut self, id: (Hosts, Qpn), request: Latest) {
+        let asked = Asked {
+            latest: request,
+            last: request,
+        };
         if self.requests.is_full()
             && let Some(oldest) = self.requests.oldest(Class::Candidate)
         {
             self.requests.remove(oldest);
         }
         // A table that is bounded to nothing remembers nothing: then every request counts as repeated.
-        let _ = self.requests.insert(id, request);
+        let _ = self.requests.insert(id, asked);
     }
 
     /// Octets of memory.
@@ -249,6 +266,8 @@ pub(crate) struct Barred {
     least: u16,
     /// The RDMA MTU that it has shown and told.
     shown: Option<u16>,
+    /// The second answer that is awaited, or has begun.
+    pub(crate) second: Second,
 }
 
 impl Barred {
@@ -273,6 +292,14 @@ impl Barred {
             }
         }
         self.ranges.push(range);
+    }
+
+    /// Nothing from `end` on is barred.
+    pub(crate) fn end_at(&mut self, end: Psn) {
+        for range in &mut self.ranges {
+            range.to = super::track::earlier(range.to, end);
+        }
+        self.ranges.retain(|range| range.to.is_after(range.from));
     }
 
     /// Octets of memory.
@@ -308,12 +335,22 @@ impl<B: PktBuf> Crf<B> {
         }
     }
 
-    fn asked_again(&mut self, now: Instant, key: &StreamKey, again: Again, out: &mut Actions<B>) {
+    fn asked_again(
+        &mut self,
+        now: Instant,
+        key: &StreamKey,
+        (again, goes_on): (Again, bool),
+        out: &mut Actions<B>,
+    ) {
         let slots = self.shared.reverse.take_slots(key);
         self.shared.counters.requests_reissued += u64::from(!slots.is_empty());
         for slot in &slots {
             if let Some(track) = self.table.get_mut(*slot).and_then(|s| s.bound.as_mut()) {
-                track.bar(again, &mut cx(now, &self.config, &mut self.shared, out));
+                track.bar(
+                    again,
+                    goes_on,
+                    &mut cx(now, &self.config, &mut self.shared, out),
+                );
             }
             self.refresh_timer(*slot);
         }
@@ -345,7 +382,7 @@ impl<B: Clone> Track<B> {
 
     /// The PSNs of `again` were asked for once more: what is missing of them is left to the RDMA
     /// transport, and what will turn out to be missing of them is not restored either.
-    fn bar(&mut self, again: Again, cx: &mut Cx<'_, B>) {
+    fn bar(&mut self, again: Again, goes_on: bool, cx: &mut Cx<'_, B>) {
         let mut again = again;
         if let Some(window) = &self.window {
             let ahead = again.from.distance_from(window.next());
@@ -355,6 +392,13 @@ impl<B: Clone> Track<B> {
             }
             // Nothing beyond what was asked for can be missing, unless requests went unseen.
             again.to = super::track::later(again.to, window.next());
+        }
+        again.to = self
+            .barred
+            .second
+            .asked(again.from, again.to, goes_on, cx.now);
+        if again.width() == 0 {
+            return;
         }
         self.update_times(cx);
         self.barred.add(again);
@@ -433,28 +477,6 @@ impl<B: Clone> Track<B> {
 
     fn place_of(&self, psn: Psn) -> Option<Place> {
         self.window.as_ref().map(|w| w.place(psn))
-    }
-
-    /// Whether a response may be restored now: it was not asked for again, and the requester cannot have
-    /// given up waiting for it, 2 SRTT after it was missed.
-    pub(crate) fn may_restore(&self, psn: Psn, opened: Instant, now: Instant) -> bool {
-        if !self.is_responses() {
-            return true;
-        }
-        let missed = self.missed_at(psn).unwrap_or(opened);
-        !self.barred.contains(psn) && now.since(missed) <= self.times.srtt * 2
-    }
-
-    fn missed_at(&self, psn: Psn) -> Option<Instant> {
-        self.window
-            .as_ref()
-            .and_then(|window: &Window<B>| window.at(psn))
-    }
-
-    /// Whether the answer to a request that leaves now would come too late for what was missed at
-    /// `missed`.
-    pub(crate) fn asks_in_vain(&self, missed: Instant, now: Instant) -> bool {
-        self.is_responses() && now.since(missed) > self.times.srtt
     }
 }
 

@@ -22,6 +22,9 @@ impl<B: Clone> Track<B> {
     pub(crate) fn on_source(&mut self, d: &Desc<B>, cx: &mut Cx<'_, B>) {
         cx.shared.counters.sources += 1;
         self.figures.sources += 1;
+        if self.is_responses() {
+            self.note_second_answer(d, cx);
+        }
         self.last_source = cx.now;
         self.dscp = d.dscp;
         if let Some(mtu) = d.mtu_seen {

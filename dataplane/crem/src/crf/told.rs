@@ -67,4 +67,26 @@ impl<B: Clone> Track<B> {
     pub(crate) fn is_known_missing(&self, psn: Psn, cx: &Cx<'_, B>) -> bool {
         self.is_responses() && cx.config.crf.hold != Hold::Off && self.accepted.is_beyond(psn)
     }
+
+    /// Whether a response may be restored now: it was not asked for again, and the requester cannot have
+    /// given up waiting for it, 2 SRTT after it was missed.
+    pub(crate) fn may_restore(&self, psn: Psn, opened: Instant, now: Instant) -> bool {
+        if !self.is_responses() {
+            return true;
+        }
+        let missed = self.missed_at(psn).unwrap_or(opened);
+        !self.barred.contains(psn) && now.since(missed) <= self.times.srtt * 2
+    }
+
+    fn missed_at(&self, psn: Psn) -> Option<Instant> {
+        self.window
+            .as_ref()
+            .and_then(|window: &Window<B>| window.at(psn))
+    }
+
+    /// Whether the answer to a request that leaves now would come too late for what was missed at
+    /// `missed`.
+    pub(crate) fn asks_in_vain(&self, missed: Instant, now: Instant) -> bool {
+        self.is_responses() && now.since(missed) > self.times.srtt
+    }
 }

@@ -227,6 +227,80 @@ fn the_second_answer_is_not_mended_with_the_first() {
     assert_eq!(rig.count("restored_ordinary"), 1);
 }
 
+/// 1002 was lost of what was asked for, up to 1096, and the requester went back; the first answer came up to
+/// 1031, and the second one begins with `opcode`.
+fn answered_again(opcode: u8) -> Rig {
+    let mut rig = reading(2);
+    rig.read(1032, 64);
+    rig.burst(&[1000, 1001, 1003, 1004, 1005, 1006, 1007]);
+    rig.read(1002, 30);
+    rig.now = rig.now + RTT;
+    rig.burst(&(1008..1032).collect::<Vec<_>>());
+    rig.now = rig.now + 20 * US;
+    let first = Desc {
+        opcode,
+        ..rig.desc(1002)
+    };
+    rig.descs(&[first]);
+    rig.burst(&(1003..1032).collect::<Vec<_>>());
+    rig
+}
+
+/// What is restored of 1052, lost of the second answer beyond what was answered before.
+fn restored_beyond(rig: &mut Rig) -> u64 {
+    // Of these nobody knows whether they were answered before.
+    rig.burst(&[1032, 1033, 1034, 1035, 1037, 1038, 1039]);
+    rig.ordinary(1032, 0);
+    rig.wait(A);
+    assert_eq!(rig.count("restored"), 0);
+    rig.burst(&(1040..1052).chain(1053..1057).collect::<Vec<_>>());
+    rig.ordinary(1048, 0);
+    rig.wait(A);
+    rig.count("restored")
+}
+
+// shows: AMB-READRESP, AMB-REREAD
+#[test]
+fn what_the_second_answer_is_the_first_to_bring_is_restored() {
+    let mut rig = answered_again(0x0d);
+    assert_eq!(rig.count("second_answers"), 1);
+    // The requester asks on, and that is no other answer.
+    rig.read(1032, 64);
+    assert_eq!(restored_beyond(&mut rig), 1);
+    // It goes back again.
+    let mut rig = answered_again(0x0d);
+    rig.read(1010, 22);
+    rig.read(1032, 64);
+    assert_eq!(restored_beyond(&mut rig), 0);
+    // It has not begun, as far as anybody can see.
+    for opcode in [0x0e, 0x0f] {
+        let mut rig = answered_again(opcode);
+        rig.read(1032, 64);
+        assert_eq!(restored_beyond(&mut rig), 0);
+        assert_eq!(rig.count("second_answers"), 0);
+    }
+}
+
+// shows: AMB-READRESP
+#[test]
+fn after_a_pause_more_may_have_been_answered_than_came() {
+    let mut rig = reading(2);
+    rig.read(1032, 64);
+    rig.burst(&[1000, 1001, 1003, 1004, 1005, 1006, 1007]);
+    rig.read(1002, 30);
+    rig.read(1032, 64);
+    // Whatever the first answer was, the rest of it is lost.
+    rig.now = rig.now + RTT;
+    let first = Desc {
+        opcode: 0x0d,
+        ..rig.desc(1002)
+    };
+    rig.descs(&[first]);
+    assert_eq!(rig.count("second_answers"), 1);
+    rig.burst(&(1003..1032).collect::<Vec<_>>());
+    assert_eq!(restored_beyond(&mut rig), 0);
+}
+
 // shows: AMB-READRESP
 #[test]
 fn the_first_request_seen_of_a_queue_pair_counts_as_repeated() {

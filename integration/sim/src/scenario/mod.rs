@@ -92,7 +92,7 @@ pub enum Forger {
     Crafty,
     /// Another address: it answers the HELLO that left last.
     Impostor,
-    /// The peer's own address and another one in turn: the HELLO that arrived last, once more.
+    /// The peer's own address, or another one: a HELLO that arrived, once more.
     Echo,
 }
 

@@ -103,6 +103,7 @@ impl Builder {
             reports: 0,
             overheard: Vec::new(),
             hello: Vec::new(),
+            hellos: Vec::new(),
             repair: None,
             drops: Vec::new(),
         }

@@ -142,14 +142,17 @@ impl World {
         message(gateway::stranger(), octets)
     }
 
-    /// The last HELLO that this side got, from the peer or from the stranger.
+    /// A HELLO that this side got, from the peer or from the stranger.
     fn echoed(&mut self, side: usize) -> Mail {
         let from = if self.rng.chance(0.5) {
             gateway::address(1 - side)
         } else {
             gateway::stranger()
         };
-        message(from, self.sides[side].hello.clone())
+        let count = self.sides[side].hellos.len() as u64;
+        let chosen = self.rng.below(count.max(1)) as usize;
+        let octets = self.sides[side].hellos.get(chosen);
+        message(from, octets.cloned().unwrap_or_default())
     }
 
     /// Ranges behind the newest packet of a stream that leaves this side.

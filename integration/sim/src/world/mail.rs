@@ -25,6 +25,8 @@ const AROUND: u32 = 66;
 const RESPONSES: u8 = 0xc1;
 /// Octets of the common header.
 const COMMON: usize = 8;
+/// HELLOs that an echo knows.
+const ECHOED: usize = 16;
 /// Connections of a world whose gateways can be asked about a flow for every answer.
 const FEW: usize = 64;
 
@@ -342,6 +344,9 @@ impl World {
             here.overheard.extend_from_slice(octets);
             if let Message::Hello(_) = message {
                 here.hello.clone_from(&here.overheard);
+                if self.scenario.forger == Forger::Echo && here.hellos.len() < ECHOED {
+                    here.hellos.push(here.hello.clone());
+                }
             }
         }
         if let Some(gateway) = &mut self.sides[side].gateway {

@@ -92,6 +92,8 @@ struct Side {
     overheard: Vec<u8>,
     /// The last HELLO that did.
     hello: Vec<u8>,
+    /// The first HELLOs that did, where somebody says them again.
+    hellos: Vec<Vec<u8>>,
     /// The last REPAIR that did, where somebody forges messages of the peer.
     repair: Option<mail::Mail>,
     /// Packets that the path from here dropped and no Path Reporter told yet.

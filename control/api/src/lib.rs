@@ -20,6 +20,7 @@ pub mod protocol;
 pub mod read;
 pub mod rest;
 mod segment;
+pub mod socket;
 pub mod state;
 
 pub use document::{Document, FORMAT_VERSION};

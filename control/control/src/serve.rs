@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +43,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// # Errors
 /// The socket cannot be made.
 pub fn local(path: &Path, router: Router) -> io::Result<JoinHandle<()>> {
-    vacate(path)?;
-    let listener = UnixListener::bind(path)?;
+    let listener = UnixListener::from_std(crem_api::socket::listen(path)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
     let own = nix::unistd::geteuid().as_raw();
     Ok(tokio::spawn(async move {
@@ -70,26 +69,6 @@ pub fn local(path: &Path, router: Router) -> io::Result<JoinHandle<()>> {
             });
         }
     }))
-}
-
-/// Makes the directory and removes a socket that nobody serves any more.
-fn vacate(path: &Path) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    match std::fs::symlink_metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
-        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "it exists and is no socket",
-        )),
-        Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => Err(io::Error::new(
-            io::ErrorKind::AddrInUse,
-            "another process serves it",
-        )),
-        Ok(_) => std::fs::remove_file(path),
-    }
 }
 
 async fn converse(

@@ -20,8 +20,8 @@ use crem_meter::Utc;
 
 use crate::exporter::{Exporter, ExporterEvent};
 use crate::resolve::Resolver;
-use crate::service::{Service, connect_to};
-use crate::status::{StatusServer, vacate};
+use crate::service::Service;
+use crate::status::StatusServer;
 use crate::wait::{Interest, is_readable, wait};
 use collectors::{Member, Wanted};
 use document::Document;
@@ -103,9 +103,8 @@ pub fn run_export(options: ExportOptions, stop: BorrowedFd<'_>) -> Result<(), Ex
     };
     let (socket, status) = (&options.socket, &options.status_socket);
     let resolver = Resolver::new()?;
-    let service = vacate(socket, |path| connect_to(path).is_ok())
-        .and_then(|()| Service::bind(socket))
-        .map_err(|error| bootstrap("/export/socket", socket, &error))?;
+    let service =
+        Service::bind(socket).map_err(|error| bootstrap("/export/socket", socket, &error))?;
     let status = StatusServer::bind(status)
         .map_err(|error| bootstrap("/export/status_socket", status, &error))?;
     let mut process = Process {

@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use crem_api::socket::vacate_unless;
 use crem_ipfix::handover::{BatchError, Control, Item, items};
 use crem_ipfix::session::Ignored;
 use crem_meter::Utc;
@@ -64,12 +65,7 @@ impl Service {
     /// # Errors
     /// The path cannot be listened at, `AddrInUse` if another process does.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        if path.exists() {
-            if connect_to(path).is_ok() {
-                return Err(io::ErrorKind::AddrInUse.into());
-            }
-            std::fs::remove_file(path)?;
-        }
+        vacate_unless(path, |path| connect_to(path).is_ok())?;
         let fd = seqpacket()?;
         bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;

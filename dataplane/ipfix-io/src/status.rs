@@ -3,12 +3,12 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crem_api::protocol::{Ask, Body, ErrorCode, ErrorReply, Get, MAX_REQUEST, Reply, Request};
+use crem_api::socket;
 use crem_meter::Utc;
 
 use crate::link::would_block;
@@ -35,35 +35,11 @@ pub(crate) struct StatusServer {
     clients: Vec<Client>,
 }
 
-/// Makes way for a socket at `path`: a directory, and the socket that a killed process left there is
-/// removed. What is no socket is somebody's file and stays.
-pub(crate) fn vacate(path: &Path, serves: impl FnOnce(&Path) -> bool) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "it exists and is no socket",
-        )),
-        Ok(_) if serves(path) => Err(io::Error::new(
-            io::ErrorKind::AddrInUse,
-            "another process serves it",
-        )),
-        Ok(_) => std::fs::remove_file(path),
-    }
-}
-
 impl StatusServer {
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
-        vacate(path, |path| UnixStream::connect(path).is_ok())?;
-        let listener = UnixListener::bind(path)?;
-        listener.set_nonblocking(true)?;
         Ok(Self {
             path: path.to_path_buf(),
-            listener,
+            listener: socket::listen(path)?,
             clients: Vec::new(),
         })
     }

@@ -1,8 +1,6 @@
 //! The status socket: one JSON line in, one out (`crem_api::protocol`).
 
 use std::io;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{SocketAddr, UnixStream as StdStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +9,7 @@ use std::time::Duration;
 use crem_api::protocol::{
     Apply, Ask, Body, ErrorCode, ErrorReply, Get, MAX_APPLY, MAX_REQUEST, Reply, Request,
 };
-use crem_api::{Invalid, Issue};
+use crem_api::{Invalid, Issue, socket};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -38,7 +36,7 @@ pub fn check(path: &Path) -> Result<(), Invalid> {
     let issue = |found: String, expected: &str| Invalid {
         issues: vec![Issue::new("/status/socket", found, expected)],
     };
-    vacate(path).map_err(|e| {
+    socket::vacate(path).map_err(|e| {
         let expected = match e.kind() {
             io::ErrorKind::AddrInUse => "a socket of its own for each process",
             _ => "a path where a Unix socket can be made",
@@ -47,36 +45,10 @@ pub fn check(path: &Path) -> Result<(), Invalid> {
     })
 }
 
-/// Makes the directory and removes the socket that a killed process left there. What is no socket is
-/// somebody's file and stays.
-fn vacate(path: &Path) -> io::Result<()> {
-    // Too long for a socket's address, or with an octet 0.
-    SocketAddr::from_pathname(path)?;
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    match std::fs::symlink_metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
-        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "it exists and is no socket",
-        )),
-        Ok(_) if StdStream::connect(path).is_ok() => Err(io::Error::new(
-            io::ErrorKind::AddrInUse,
-            "another process serves it",
-        )),
-        Ok(_) => match std::fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Ok(()),
-        },
-    }
-}
-
 /// Listens at `path`. A socket that a killed process left there is replaced.
 pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
-    vacate(path)
-        .and_then(|()| UnixListener::bind(path))
+    socket::listen(path)
+        .and_then(UnixListener::from_std)
         .map_err(|e| io::Error::new(e.kind(), format!("status socket {}: {e}", path.display())))
 }
 

@@ -218,7 +218,37 @@ pub(crate) fn collector() -> toml::Table {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+
+    #[test]
+    fn every_document_in_turn_can_be_taken() {
+        let text = format!(
+            r#"
+            version = 1
+            [segments.{SEGMENT}]
+            mode = "active"
+            crem_port = 4801
+            path_mtu = 4500
+            lan = {{ vdev = "net_null0" }}
+            wan = {{ vdev = "net_null1" }}
+            served = {{ "10.0.1.0/24" = {{}} }}
+            peers = {{ "10.0.2.0/24" = {{ address = "192.0.2.2" }} }}
+            inband = {{ address = "192.0.2.1/24" }}
+            "#
+        );
+        let mut table: toml::Table = text.parse().unwrap();
+        table.insert("ipfix".to_owned(), collector().into());
+        let begin = crem_api::parse(&table.to_string(), crem_api::Syntax::Toml);
+        let mut document = crem_api::to_value(&begin.unwrap_or_else(|e| panic!("{e}")));
+        for turn in 0..200 {
+            let (_, pointer, value) = next(turn, &document);
+            set(&mut document, &pointer, &value);
+            let taken =
+                crem_api::from_value(&document).unwrap_or_else(|e| panic!("{pointer}: {e}"));
+            assert!(taken.ipfix.is_some());
+        }
+    }
 
     #[test]
     fn every_change_differs_from_what_is_there() {

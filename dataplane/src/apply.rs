@@ -45,6 +45,7 @@ impl<P: Platform> Segment<P> {
         core::mem::swap(&mut self.view, &mut order.view);
         self.mode = order.config.mode;
         let remake = make(&order.config, &self.view, self.share());
+        let watch = (self.mode == Mode::Monitor).then(|| order.core.clone());
         if self.mode == Mode::Active && !order.anew && self.protection.is_some() {
             self.guard.replace(remake);
             self.guarded(now, |s| {
@@ -53,13 +54,17 @@ impl<P: Platform> Segment<P> {
                 }
                 s.settle(now);
             });
+        } else if let (Some(core), Some(running), false) = (&watch, &mut self.watch, order.anew) {
+            running.configure(core.clone());
+            self.guard.watch_with(watch);
         } else {
             self.guarded(now, |s| {
                 s.take_leave(now);
                 s.protection = None;
             });
             self.guard = Guard::new(remake);
-            self.protection = self.guard.make();
+            self.guard.watch_with(watch);
+            self.equip();
         }
         self.look_for_flows();
     }

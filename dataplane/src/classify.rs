@@ -58,6 +58,8 @@ pub struct View {
     pub own: Option<Station>,
     /// Whether flows are protected at all.
     pub active: bool,
+    /// Whether flows from the WAN are watched.
+    pub watched: bool,
     /// Whether READ and atomic responses are protected (AMB-READRESP).
     pub responses: bool,
     /// Whether connection messages and acknowledgments are looked at (AMB-ACKMAP).
@@ -224,7 +226,9 @@ impl View {
         }
         match (&parsed.class, &parsed.ip) {
             (Class::Crem, Some(ip)) => self.crem(parsed, ip, side),
-            (Class::Roce(bth), Some(ip)) if self.active => self.roce(frame, parsed, bth, ip, side),
+            (Class::Roce(bth), Some(ip)) if self.active || self.watched && side == Side::Wan => {
+                self.roce(frame, parsed, bth, ip, side)
+            }
             _ => Verdict::Forward,
         }
     }

@@ -26,6 +26,7 @@ fn view(own: &str, vlan: Option<u16>) -> View {
             vlan,
         }),
         active: true,
+        watched: false,
         responses: false,
         learn: false,
         verify_sources: false,

@@ -20,6 +20,7 @@ pub fn core_config(segment: &Segment, place: &Place) -> CoreConfig {
     let mut core = CoreConfig::new(segment.crem_port);
     core.mode = match segment.mode {
         Mode::Active => config::Mode::Active,
+        Mode::Monitor => config::Mode::Monitor,
         Mode::Passthrough | Mode::Block => config::Mode::Passthrough,
     };
     core.own = segment.inband.iter().map(|i| i.address.address()).collect();

@@ -283,6 +283,32 @@ fn message_name(kind: MessageType) -> &'static str {
     }
 }
 
+counters! {
+    /// What mode `monitor` saw of all flows; the names are those of a flow.
+    MonitorCounters {
+        /// Packets.
+        packets,
+        /// Packets with CE.
+        ce,
+        /// Positions whose packet did not come in time.
+        lost,
+        /// Runs of them.
+        gaps,
+        /// Packets that came late and still filled a gap in time.
+        reordered,
+        /// Packets whose PSN had been lost: sent again by their host.
+        resent,
+        /// Packets whose PSN had arrived.
+        duplicates,
+        /// Packets so far behind that it is not known whether their PSN had arrived.
+        behind,
+        /// Jumps so wide that what lies between is no loss.
+        jumps,
+        /// Flows given up because the table was full.
+        evicted,
+    }
+}
+
 /// Everything that a segment counts besides the protocol functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SegmentCounters {
@@ -300,6 +326,8 @@ pub struct SegmentCounters {
     pub inband: InbandCounters,
     /// Other workers.
     pub team: TeamCounters,
+    /// Flows that are only watched.
+    pub monitor: MonitorCounters,
 }
 
 impl SegmentCounters {
@@ -312,5 +340,6 @@ impl SegmentCounters {
         self.coding.add(&other.coding);
         self.inband.add(&other.inband);
         self.team.add(&other.team);
+        self.monitor.add(&other.monitor);
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn view(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32)) -> 
             vlan: inband.vlan,
         }),
         active: config.mode == Mode::Active,
+        watched: config.mode == Mode::Monitor,
         responses: config.policy.responses,
         learn: config.policy.learn,
         verify_sources: config.policy.verify_sources,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crem_core::{crf, csf};
 
-use crem_api::state::{Advice, Applied, Flow, Loss, Matched, PathStatus, Role};
+use crem_api::state::{Advice, Applied, Flow, Loss, Matched, PathStatus, Role, WouldApply};
 use crem_core::events::Unprotected;
+use crem_core::monitor::MonitoredFlow;
 use crem_core::packet::{PsnSpace, StreamKey};
 
 use crate::snapshot::FlowSnapshot;
@@ -19,6 +20,7 @@ pub(crate) fn flow(segment: &str, flow: &FlowSnapshot) -> Flow {
     match flow {
         FlowSnapshot::Sender(f) => sender(segment, f),
         FlowSnapshot::Receiver(f) => receiver(segment, f),
+        FlowSnapshot::Watched(f) => watched(segment, f),
         FlowSnapshot::Datagrams(f) => datagrams(segment, f),
     }
 }
@@ -43,6 +45,7 @@ fn of_key(segment: &str, role: Role, key: &StreamKey) -> Flow {
         applied: None,
         loss: None,
         loss_class: None,
+        would_apply: None,
         advice: None,
         counters: BTreeMap::new(),
     }
@@ -199,6 +202,36 @@ fn receiver(segment: &str, f: &crf::FlowStatus) -> Flow {
         ("resent_needlessly", figures.resent_needlessly),
         ("left", figures.left),
         ("requests", figures.requests),
+    ]);
+    flow
+}
+
+/// A flow from the WAN in mode `monitor`.
+fn watched(segment: &str, f: &MonitoredFlow) -> Flow {
+    let seen = &f.seen;
+    let mut flow = of_key(segment, Role::Crf, &f.key);
+    flow.state = words(csf::State::Observing);
+    explain(&mut flow, f.unprotected);
+    flow.would_apply = Some(WouldApply {
+        k: f.would.choice.k,
+        m: f.would.choice.m,
+        overhead_ppm: ppm(f.would.overhead),
+        residual: f.would.residual,
+    });
+    flow.counters = named([
+        ("packets", seen.packets),
+        ("ce", seen.ce),
+        ("lost", seen.lost),
+        ("gaps", seen.gaps),
+        ("longest_gap", u64::from(seen.longest)),
+        ("reordered", seen.reordered),
+        ("resent", seen.resent),
+        ("duplicates", seen.duplicates),
+        ("behind", seen.behind),
+        ("jumps", seen.jumps),
+        ("loss_ppm", ppm(f.loss)),
+        // A run is at least one packet long, and no longer than PSNs count.
+        ("burst_milli", (f.burst * 1e3).round() as u64),
     ]);
     flow
 }

@@ -5,6 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crem_core::config::CoreConfig;
 use crem_core::time::Instant;
 
 use crate::buffer::{Buffer, Platform};
@@ -23,6 +24,8 @@ pub type Remake<P> = Box<dyn FnMut() -> Option<Protection<P>> + Send>;
 /// Where a segment stands after panics.
 pub struct Guard<P: Platform> {
     remake: Option<Remake<P>>,
+    /// The configuration of mode `monitor`.
+    watch: Option<Box<CoreConfig>>,
     failures: u32,
     again_at: Option<Instant>,
 }
@@ -32,6 +35,7 @@ impl<P: Platform> Guard<P> {
     pub fn new(remake: Option<Remake<P>>) -> Self {
         Self {
             remake,
+            watch: None,
             failures: 0,
             again_at: None,
         }
@@ -45,6 +49,16 @@ impl<P: Platform> Guard<P> {
     /// Protection from nothing; `None` where there is to be none.
     pub(crate) fn make(&mut self) -> Option<Protection<P>> {
         self.remake.as_mut().and_then(|remake| remake())
+    }
+
+    /// Takes what flows are watched with from now on.
+    pub(crate) fn watch_with(&mut self, core: Option<CoreConfig>) {
+        self.watch = core.map(Box::new);
+    }
+
+    /// What flows are to be watched with; `None` where none are.
+    pub(crate) fn watched(&self) -> Option<&CoreConfig> {
+        self.watch.as_deref()
     }
 
     fn failed(&mut self, now: Instant) {
@@ -101,6 +115,7 @@ impl<P: Platform> Segment<P> {
             // Nobody knows what state it is in: not even its end may harm.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
         }
+        self.end_watch();
         self.look_for_flows();
         self.pass_arrivals();
         self.descs.clear();
@@ -128,7 +143,6 @@ impl<P: Platform> Segment<P> {
             return;
         }
         self.guard.again_at = None;
-        self.protection = self.guard.make();
-        self.look_for_flows();
+        self.equip();
     }
 }

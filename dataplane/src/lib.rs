@@ -40,6 +40,7 @@ pub mod snapshot;
 pub mod start;
 pub mod team;
 pub mod tx;
+mod watch;
 pub mod worker;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crem_api::{Device as Wanted, Inband as InbandConfig, MacAddr, Mode};
 use crem_api::{Segment as SegmentConfig, SegmentId, Side as ConfigSide};
+use crem_core::config::CoreConfig;
 use crem_core::time::Instant;
 use crem_dpdk::{Eal, Mempool, Port, PortConfig};
 use crem_fec::Engine;
@@ -13,6 +14,7 @@ use crem_fec::Engine;
 use crate::aux::{KernelStation, interface_name};
 use crate::buffer::Platform;
 use crate::classify::{Side, Station, View};
+use crate::core_config::core_config;
 use crate::describe::view;
 use crate::dpdk::{Device, Dpdk, Frame, FramePool};
 use crate::guard::Remake;
@@ -22,7 +24,7 @@ use crate::protect::{Protection, Share};
 use crate::rate::WanRate;
 use crate::segment::{Parts, Segment};
 use crate::start::{Failure, port_name, tap_name};
-use crate::team::{Outlet, Relayed, Takes, Teams, relay, teams};
+use crate::team::{Outlet, Place, Relayed, Takes, Teams, relay, teams};
 
 /// What the tap driver takes at most; CREM's own packets do not go through it.
 const TAP_MTU: u32 = 1500;
@@ -80,6 +82,7 @@ impl Maker<'_> {
                 place: team.place,
                 directory: Some(Arc::clone(&team.directory)),
             });
+            let place = share.place;
             let inband = self.station(config, view.own, tap.take(), &stations);
             let segment = Segment::new(Parts {
                 mode: config.mode,
@@ -91,10 +94,11 @@ impl Maker<'_> {
                 inband,
                 wan_rate: rate.clone(),
             });
-            segments.push(match team {
+            let segment = match team {
                 Some(team) => segment.with_team(team),
                 None => segment,
-            });
+            };
+            segments.push(segment.with_watch(watching(config, &place)));
         }
         Ok((segments, kernel))
     }
@@ -195,6 +199,11 @@ fn kernel_station(
         mtu: TAP_MTU.min(u32::from(config.path_mtu)),
         peers: config.peers.values().map(|p| p.address).collect(),
     }
+}
+
+/// What one worker of a segment watches flows with whose mode has that.
+fn watching(config: &SegmentConfig, place: &Place) -> Option<CoreConfig> {
+    (config.mode == Mode::Monitor).then(|| core_config(config, place))
 }
 
 /// What makes the protocol functions of one worker of a segment whose mode has them.

@@ -33,7 +33,7 @@ fn reserve(segment: &Segment, workers: u16) -> u32 {
     let workers = u32::from(workers);
     let between = workers * (workers - 1) * BURST as u32;
     let tap = match segment.mode {
-        Mode::Passthrough | Mode::Block => u32::from(TAP_DESCRIPTORS),
+        Mode::Monitor | Mode::Passthrough | Mode::Block => u32::from(TAP_DESCRIPTORS),
         Mode::Active => u32::from(TAP_DESCRIPTORS) + segment.limits.hello_outstanding,
     };
     workers * reserve_of_worker(segment) + between + tap
@@ -46,7 +46,7 @@ fn reserve_of_worker(segment: &Segment) -> u32 {
         .count();
     let forwarding = 2 * WAITING as u32 + 4 * BURST as u32 + DESCRIPTORS * hardware as u32;
     match segment.mode {
-        Mode::Passthrough | Mode::Block => forwarding,
+        Mode::Monitor | Mode::Passthrough | Mode::Block => forwarding,
         Mode::Active => forwarding + SLOTS + REPAIRS as u32,
     }
 }
@@ -204,7 +204,7 @@ fn kept(segment: &Segment) -> u32 {
             .retained_frames
             .saturating_add(limits.held_frames)
             .saturating_add(hold_frames(limits)),
-        Mode::Passthrough | Mode::Block => 0,
+        Mode::Monitor | Mode::Passthrough | Mode::Block => 0,
     }
 }
 

@@ -109,7 +109,7 @@ impl<P: Platform> Segment<P> {
         if any {
             self.settle(now);
         }
-        any
+        any | self.run_watch(now)
     }
 
     /// Sends repair into the room that sources left.
@@ -151,7 +151,8 @@ impl<P: Platform> Segment<P> {
     /// Appends flows as plain values up to a bound; gives how many were left out.
     pub fn list_flows(&self, number: usize, to: &mut Vec<(usize, FlowSnapshot)>) -> u64 {
         let protection = self.protection.as_ref();
-        protection.map_or(0, |p| p.list_flows(number, to))
+        let left_out = protection.map_or(0, |p| p.list_flows(number, to));
+        left_out + self.list_watched(number, to)
     }
 
     /// Lets go of everything held and takes leave of the peers.

@@ -30,6 +30,7 @@ mod changes;
 mod metering;
 mod responses;
 mod team;
+mod watching;
 
 const HOSTS: [&str; 2] = ["10.0.1.1", "10.0.2.1"];
 const GATEWAYS: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
@@ -103,6 +104,7 @@ fn view(config: &SegmentConfig, station: Station) -> View {
         served: config.served.keys().copied().collect(),
         own: Some(station),
         active: true,
+        watched: false,
         responses: config.policy.responses,
         learn: config.policy.learn,
         verify_sources: false,

@@ -18,6 +18,7 @@ impl<P: Platform> Segment<P> {
         if let Some(team) = self.team.as_ref().filter(|team| team.is_home()) {
             self.counters.team.unplaced = team.directory.unplaced();
         }
+        self.count_watched();
         to.counters = self.counters;
         to.counters.lan = self.lan.counters;
         to.counters.wan = self.wan.counters;
@@ -33,10 +34,12 @@ impl<P: Platform> Segment<P> {
         to.paths.clear();
         to.mode = match self.mode {
             Mode::Active if self.protection.is_none() => Mode::Passthrough,
+            Mode::Monitor if self.watch.is_none() => Mode::Passthrough,
             mode => mode,
         }
         .name();
-        to.off_reason = self.guard.reason().filter(|_| self.protection.is_none());
+        let works = self.protection.is_some() || self.watch.is_some();
+        to.off_reason = self.guard.reason().filter(|_| !works);
         to.events.clear();
         to.metering = None;
         to.points.clear();

@@ -21,6 +21,7 @@ use crate::protect::Protection;
 use crate::rate::WanRate;
 use crate::team::{Fact, Item, Team};
 use crate::tx::Egress;
+use crate::watch::Watch;
 
 /// Full bursts from the WAN after which the receiver's timers run although more waits.
 const MAX_BACKLOG: u32 = 64;
@@ -43,6 +44,8 @@ pub struct Segment<P: Platform> {
     pub(crate) inband: Option<Inband<P>>,
     pub(crate) counters: SegmentCounters,
     pub(crate) protection: Option<Protection<P>>,
+    /// Flows that are only watched.
+    pub(crate) watch: Option<Watch>,
     pub(crate) to_lan: Vec<P::Buf>,
     pub(crate) to_wan: Vec<P::Buf>,
     pub(crate) out_messages: Vec<(Side, P::Buf)>,
@@ -108,6 +111,7 @@ impl<P: Platform> Segment<P> {
             inband: parts.inband,
             counters: SegmentCounters::default(),
             protection,
+            watch: None,
             guard,
             backlog: 0,
             turns: 0,
@@ -302,7 +306,12 @@ impl<P: Platform> Segment<P> {
                 }
                 protection.merge(&mut self.arrivals, &self.descs, &mut self.to_lan);
             }
-            None => self.pass_arrivals(),
+            None => {
+                self.pass_arrivals();
+                self.lan
+                    .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
+                self.watch_burst(now);
+            }
         }
         self.descs.clear();
         self.lan

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use crem_core::events::Event;
+use crem_core::monitor::MonitoredFlow;
 use crem_core::{crf, csf};
 
 use crate::counters::SegmentCounters;
@@ -46,6 +47,8 @@ pub enum FlowSnapshot {
     Sender(csf::FlowStatus),
     /// This gateway restores.
     Receiver(crf::FlowStatus),
+    /// This gateway only watches.
+    Watched(MonitoredFlow),
     /// Datagrams that pass.
     Datagrams(csf::DatagramStatus),
 }

@@ -154,6 +154,7 @@ fn segment(
         },
         served: config.served.keys().copied().collect(),
         own: Some(station),
+        watched: false,
         active,
         responses: false,
         learn: false,

@@ -74,6 +74,29 @@ fn unknown_keys_and_impossible_values_are_told_at_once() {
 }
 
 #[test]
+fn a_monitor_without_prefixes_is_told_and_needs_no_addresses() {
+    let files = Files::new("monitor");
+    let lines = DOCUMENT.replace("active", "monitor");
+    let lines: Vec<_> = lines
+        .lines()
+        .filter(|l| !l.contains("peers") && !l.contains("inband"))
+        .collect();
+    let text = lines.join("\n");
+    let document = files.write("d.toml", &text);
+    let (status, stderr) = run(&["dataplane", "--document", &document]);
+    assert_eq!(status, Some(2), "{stderr}");
+    // Only the interfaces are missing, and a small path takes repair from nobody.
+    assert!(stderr.contains("2 problems"), "{stderr}");
+    let document = files.write("e.toml", &text.replace("served", "# served"));
+    let (status, stderr) = run(&["dataplane", "--document", &document]);
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(
+        stderr.contains("/segments/a/served: found no prefix"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn a_path_mtu_too_small_is_told_with_both_numbers() {
     let files = Files::new("mtu");
     let document = files.write("d.toml", &DOCUMENT.replace("4214", "1500"));

@@ -63,6 +63,9 @@ pub(crate) fn document(document: &Document, issues: &Issues) {
         };
         policy(segment, &check);
         addresses(segment, &check);
+        if matches!(segment.mode, Mode::Active | Mode::Monitor) {
+            served(segment, &check);
+        }
         if segment.mode == Mode::Active {
             active(segment, &check);
         }
@@ -75,14 +78,15 @@ pub(crate) fn document(document: &Document, issues: &Issues) {
     }
 }
 
-fn active(segment: &Segment, check: &Check<'_>) {
+/// Flows are told by the hosts that they come from or go to.
+fn served(segment: &Segment, check: &Check<'_>) {
     if segment.served.is_empty() {
-        check.say(
-            "/served",
-            "no prefix",
-            "at least one prefix in mode \"active\"",
-        );
+        let expected = format!("at least one prefix in mode {:?}", segment.mode.name());
+        check.say("/served", "no prefix", expected);
     }
+}
+
+fn active(segment: &Segment, check: &Check<'_>) {
     if segment.peers.is_empty() && segment.allowed_peers.is_empty() {
         check.say(
             "/allowed_peers",

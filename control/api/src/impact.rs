@@ -161,6 +161,12 @@ mod tests {
                 "/segments/a/mode",
                 Impact::Segment,
             ),
+            (
+                "\"active\"",
+                "\"monitor\"",
+                "/segments/a/mode",
+                Impact::Segment,
+            ),
             ("lan0", "lan1", "/segments/a/lan/interface", Impact::Process),
             (
                 "192.0.2.1/24",

@@ -52,6 +52,8 @@ impl fmt::Display for SegmentId {
 pub enum Mode {
     /// Forwards everything and protects flows.
     Active,
+    /// Forwards everything and watches flows that come from the WAN; sends nothing of its own.
+    Monitor,
     /// Forwards everything and nothing else; CREM messages to served hosts still stop here.
     Passthrough,
     /// Forwards nothing.
@@ -59,10 +61,13 @@ pub enum Mode {
 }
 
 impl Mode {
+    const ALL: [Self; 4] = [Self::Active, Self::Monitor, Self::Passthrough, Self::Block];
+
     /// Its name in documents.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Active => "active",
+            Mode::Monitor => "monitor",
             Mode::Passthrough => "passthrough",
             Mode::Block => "block",
         }
@@ -179,7 +184,7 @@ pub struct Segment {
 
 impl Segment {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
-        let words = [Mode::Active, Mode::Passthrough, Mode::Block].map(|mode| (mode.name(), mode));
+        let words = Mode::ALL.map(|mode| (mode.name(), mode));
         let mode = t.required("mode", |n| n.choice(&words));
         let lan = t.required("lan", read_device);
         let wan = t.required("wan", read_device);

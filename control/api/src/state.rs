@@ -52,7 +52,7 @@ pub struct WorkerStatus {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SegmentStatus {
-    /// Mode in force: `active`, `passthrough` or `block`.
+    /// Mode in force: `active`, `monitor`, `passthrough` or `block`.
     pub mode: String,
     /// Why the mode in force is not the configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,6 +164,9 @@ pub struct SegmentCounters {
     pub coding: Named,
     /// In-band interface.
     pub inband: Named,
+    /// Flows that are only watched, all together, where the mode is or was `monitor`.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub monitor: Named,
     /// Metering, with the counters of each Observation Point.
     #[serde(default, skip_serializing_if = "Named::is_empty")]
     pub metering: Named,
@@ -280,6 +283,9 @@ pub struct Flow {
     /// speaks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_class: Option<String>,
+    /// What policy would have chosen for this flow, where it is only watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_apply: Option<WouldApply>,
     /// What an operator should change for this flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
@@ -326,6 +332,20 @@ pub struct Advice {
     /// `policy.hold_ns` that the flow needs at least, nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_ns: Option<u64>,
+}
+
+/// What policy would have chosen for a flow that is only watched.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WouldApply {
+    /// Packets of a block.
+    pub k: u8,
+    /// Ordinary repair symbols of a block.
+    pub m: u8,
+    /// Repair packets per million source packets.
+    pub overhead_ppm: u64,
+    /// Share of packets that the ordinary symbols would not have restored, 0 to 1.
+    pub residual: f64,
 }
 
 /// Coding parameters of a flow.

@@ -93,7 +93,7 @@ fn all_problems_come_at_once() {
     let prefix = r#"expected a network such as "10.0.1.0/24", no host bits set"#;
     let expected = [
         "/version: found 2, expected an integer 1 to 1".to_owned(),
-        r#"/segments/a/mode: found "on", expected one of "active", "passthrough", "block""#.to_owned(),
+        r#"/segments/a/mode: found "on", expected one of "active", "monitor", "passthrough", "block""#.to_owned(),
         r#"/segments/a/lan: found {"interface":"lan0","pci":"0000:01:00.0"}, expected exactly one of the keys interface, pci, vdev"#.to_owned(),
         format!("/segments/a/wan: {device}"),
         format!("/segments/a/crem_port: {port}"),
@@ -170,6 +170,14 @@ fn passthrough_needs_no_addresses_and_no_room_for_repair() {
         document.segments.values().next().unwrap().policy,
         Policy::default()
     );
+    // Without prefixes there is nothing to watch; addresses and peers are not needed for it.
+    let monitor = text.replace("passthrough", "monitor");
+    assert_eq!(
+        refused(&monitor),
+        [r#"/segments/a/served: found no prefix, expected at least one prefix in mode "monitor""#]
+    );
+    let served = format!("{monitor}served = {{ \"10.0.1.0/24\" = {{}} }}");
+    assert!(parse(&served, Syntax::Toml).is_ok());
     let active = text.replace("passthrough", "active");
     let found = refused(&active);
     assert_eq!(found.len(), 3, "{found:?}");

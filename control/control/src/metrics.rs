@@ -153,6 +153,10 @@ fn describe() {
     describe_counter!("crem_receiver_total", "Counters of the receiver function.");
     describe_counter!("crem_coding_total", "Counters of coding and rebuilding.");
     describe_counter!("crem_inband_total", "Counters of the in-band interface.");
+    describe_counter!(
+        "crem_monitor_total",
+        "What was seen of flows that are only watched."
+    );
     describe_counter!("crem_metering_total", "Counters of metering.");
     describe_counter!(
         "crem_ipfix_source_total",
@@ -229,13 +233,14 @@ fn segment(id: &str, counters: &SegmentCounters) {
             }
         }
     }
-    let groups: [(&'static str, &'static str, &Named); 7] = [
+    let groups: [(&'static str, &'static str, &Named); 8] = [
         ("crem_drops_total", "reason", &counters.drops),
         ("crem_messages_total", "type", &counters.messages),
         ("crem_sender_total", "counter", &counters.csf),
         ("crem_receiver_total", "counter", &counters.crf),
         ("crem_coding_total", "counter", &counters.coding),
         ("crem_inband_total", "counter", &counters.inband),
+        ("crem_monitor_total", "counter", &counters.monitor),
         ("crem_metering_total", "counter", &counters.metering),
     ];
     for (metric, label, named) in groups {

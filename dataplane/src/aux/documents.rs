@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
+use crem_api::Mode;
 use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get, Reply};
 use crem_api::state::{
     Counters, Flows, InbandStatus, Named, PeerStatus, PortStatus, SegmentCounters, SegmentStatus,
@@ -161,6 +162,7 @@ fn segment_counters(s: &SegmentSnapshot) -> SegmentCounters {
         crf: named(|f| s.crf.iter().for_each(|(name, value)| f(name, *value))),
         coding: named(|f| c.coding.for_each(f)),
         inband: named(|f| c.inband.for_each(f)),
+        monitor: monitor(s),
         metering: metering(s),
         team: named(|f| c.team.for_each(f)),
         workers: Vec::new(),
@@ -174,6 +176,16 @@ fn worker_counters(c: &crate::counters::SegmentCounters) -> WorkerCounters {
         drops: named(|f| c.drops.for_each(f)),
         coding: named(|f| c.coding.for_each(f)),
         team: named(|f| c.team.for_each(f)),
+    }
+}
+
+/// Nothing where nobody watches or watched.
+fn monitor(s: &SegmentSnapshot) -> Named {
+    let monitor = &s.counters.monitor;
+    if s.mode == Mode::Monitor.name() || monitor.packets > 0 {
+        named(|f| monitor.for_each(f))
+    } else {
+        Named::new()
     }
 }
 

@@ -6,7 +6,12 @@ use crate::core_config::core_config;
 use super::*;
 
 /// Changes gateway `at` as the auxiliary thread would.
-fn reconfigure(pair: &mut Pair, at: usize, anew: bool, change: impl FnOnce(&mut SegmentConfig)) {
+pub(super) fn reconfigure(
+    pair: &mut Pair,
+    at: usize,
+    anew: bool,
+    change: impl FnOnce(&mut SegmentConfig),
+) {
     let mut config = config(at, true, "m_min = 2, initial_loss = 0.02");
     change(&mut config);
     let gateway = &mut pair.gateways[at];
@@ -29,7 +34,7 @@ fn reconfigure(pair: &mut Pair, at: usize, anew: bool, change: impl FnOnce(&mut 
 }
 
 /// A transfer of 3,000 packets, each 40th lost from the 1,000th on, with changes before some of them.
-fn transfer_with(pair: &mut Pair, mut change: impl FnMut(&mut Pair, u32)) -> Vec<u32> {
+pub(super) fn transfer_with(pair: &mut Pair, mut change: impl FnMut(&mut Pair, u32)) -> Vec<u32> {
     let mut arrived = Vec::new();
     let mut lose = |frame: &[u8]| psn_of(frame).is_some_and(|p| p > 1000 && p % 40 == 7);
     for n in 0..7_000 {
@@ -43,7 +48,7 @@ fn transfer_with(pair: &mut Pair, mut change: impl FnMut(&mut Pair, u32)) -> Vec
     arrived
 }
 
-fn closes(pair: &mut Pair, at: usize) -> u64 {
+pub(super) fn closes(pair: &mut Pair, at: usize) -> u64 {
     let mut count = 0;
     let messages = pair.snapshot(at).counters.messages;
     messages.for_each(|name, value| {

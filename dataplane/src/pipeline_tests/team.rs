@@ -351,3 +351,40 @@ fn frames_for_the_kernel_go_to_the_worker_that_has_it() {
     let (workers, _) = pair.gateways[1].snapshots();
     assert_eq!(workers[0].counters.inband.to_kernel, 1);
 }
+
+#[test]
+fn flows_are_watched_where_they_are_owned() {
+    let mut pair = Pair::new(Queues::ByAddresses);
+    for gateway in &mut pair.gateways {
+        for worker in &mut gateway.workers {
+            let place = worker.team.as_ref().unwrap().place;
+            let mut config = config(1, true, "");
+            config.mode = Mode::Monitor;
+            let core = crate::core_config::core_config(&config, &place);
+            let view = worker.view.clone();
+            let mut order = crate::apply::Order {
+                segment: 0,
+                config,
+                view,
+                core,
+                anew: true,
+            };
+            let make: crate::apply::MakeRemake<HeapTeam> = Box::new(|_, _, _| None);
+            worker.reconfigure(Instant(pair.now), &mut order, &make);
+        }
+    }
+    let lost = |_: u32, psn: u32| psn % 40 == 7;
+    let arrived = pair.transfer(1000, lost);
+    assert_eq!(arrived.len(), 975 * FLOWS as usize);
+    let (workers, sum) = pair.gateways[1].snapshots();
+    assert_eq!(sum.monitor.packets, 975 * u64::from(FLOWS));
+    assert_eq!((sum.monitor.lost, sum.monitor.gaps), (25 * 12, 25 * 12));
+    let busy = workers.iter().filter(|w| w.counters.monitor.packets > 0);
+    assert!(busy.count() >= 3, "flows are spread");
+    let (_, sum) = pair.gateways[0].snapshots();
+    assert_eq!(
+        (sum.team.sent_out, sum.team.sent_in),
+        (0, 0),
+        "not looked at"
+    );
+}

@@ -43,10 +43,11 @@ impl<P: Platform> Segment<P> {
         self
     }
 
-    /// Whether frames are looked at for flows: while this worker protects some, or others may.
+    /// Whether frames are looked at for flows: while this worker protects or watches some, or others may.
     pub(crate) fn look_for_flows(&mut self) {
-        let others = self.team.is_some() && self.guard.is_wanted();
-        self.view.active = self.protection.is_some() || others;
+        let others = self.team.is_some();
+        self.view.active = self.protection.is_some() || others && self.guard.is_wanted();
+        self.view.watched = self.watch.is_some() || others && self.guard.watched().is_some();
     }
 
     /// Which worker this is, for its protocol functions.

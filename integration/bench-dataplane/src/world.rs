@@ -224,13 +224,17 @@ impl World {
         self.sender.segment.list_flows(0, &mut flows);
         let sending = flows.iter().filter(|(_, flow)| match flow {
             FlowSnapshot::Sender(flow) => flow.unprotected.is_none(),
-            FlowSnapshot::Receiver(_) | FlowSnapshot::Datagrams(_) => false,
+            FlowSnapshot::Receiver(_) | FlowSnapshot::Watched(_) | FlowSnapshot::Datagrams(_) => {
+                false
+            }
         });
         let sending = sending.count();
         flows.clear();
         self.receiver.segment.list_flows(0, &mut flows);
         let restoring = flows.iter().filter(|(_, flow)| match flow {
-            FlowSnapshot::Sender(_) | FlowSnapshot::Datagrams(_) => false,
+            FlowSnapshot::Sender(_) | FlowSnapshot::Watched(_) | FlowSnapshot::Datagrams(_) => {
+                false
+            }
             FlowSnapshot::Receiver(flow) => flow.config.is_some(),
         });
         (sending, restoring.count())
@@ -324,6 +328,7 @@ fn gateway(number: usize, setting: Setting, pool: &Mempool) -> Result<Gateway, S
         learn: false,
         verify_sources: false,
         drop_lldp: true,
+        watched: false,
         cut_from: [NEVER_CUT; 2],
     };
     let kernel = MemoryPort(Lane::new(pool, true));

@@ -84,6 +84,7 @@ mod tests {
             applied: None,
             loss: None,
             loss_class: None,
+            would_apply: None,
             advice: None,
             counters: crem_api::state::Named::new(),
         }

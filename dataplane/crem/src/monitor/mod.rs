@@ -53,6 +53,22 @@ pub struct Seen {
     pub jumps: u64,
 }
 
+impl Seen {
+    /// Adds what came between `before` and `after` of one flow.
+    fn add(&mut self, before: &Self, after: &Self) {
+        self.packets += after.packets - before.packets;
+        self.ce += after.ce - before.ce;
+        self.lost += after.lost - before.lost;
+        self.gaps += after.gaps - before.gaps;
+        self.longest = self.longest.max(after.longest);
+        self.reordered += after.reordered - before.reordered;
+        self.resent += after.resent - before.resent;
+        self.duplicates += after.duplicates - before.duplicates;
+        self.behind += after.behind - before.behind;
+        self.jumps += after.jumps - before.jumps;
+    }
+}
+
 /// What policy would have chosen.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WouldChoose {
@@ -88,6 +104,8 @@ pub struct Monitor {
     timers: Timers,
     cfg: CoreConfig,
     evicted: u64,
+    /// Of all flows, those too that are forgotten.
+    total: Seen,
 }
 
 impl Monitor {
@@ -98,6 +116,7 @@ impl Monitor {
             timers: Timers::default(),
             cfg,
             evicted: 0,
+            total: Seen::default(),
         }
     }
 
@@ -116,9 +135,11 @@ impl Monitor {
             let Some(flow) = self.flows.get_mut(slot) else {
                 continue;
             };
+            let before = flow.seen;
             for packet in run {
                 flow.on_packet(packet, self.cfg.fec.rdma_mtu, allowance, now);
             }
+            self.total.add(&before, &flow.seen);
             let due = flow.due(allowance, self.cfg.crf.idle);
             self.timers.set_earlier(slot, due);
         }
@@ -145,7 +166,9 @@ impl Monitor {
             let Some(flow) = self.flows.get_mut(slot) else {
                 continue;
             };
+            let before = flow.seen;
             flow.settle(allowance, now);
+            self.total.add(&before, &flow.seen);
             if flow.is_idle(idle, now) {
                 self.flows.remove(slot);
             } else {
@@ -163,6 +186,11 @@ impl Monitor {
     /// Flows given up because the table was full.
     pub fn evicted(&self) -> u64 {
         self.evicted
+    }
+
+    /// What was seen of all flows since the start, those too that are forgotten.
+    pub fn total(&self) -> &Seen {
+        &self.total
     }
 
     /// Every flow, in no particular order. Reckons what policy would choose: for status, not for every burst.

@@ -154,8 +154,11 @@ fn what_policy_would_choose_follows_the_losses() {
 fn flows_at_rest_are_forgotten_and_the_table_is_bounded() {
     let mut rig = Rig::new();
     rig.psns(0..10);
+    rig.psns(12..14);
     rig.wait(Duration::from_secs(61));
     assert_eq!(rig.monitor.flows().count(), 0);
+    let total = rig.monitor.total();
+    assert_eq!((total.packets, total.lost, total.longest), (12, 2, 2));
     assert_eq!(rig.monitor.next_timeout(), None);
     let mut cfg = CoreConfig::new(50_000);
     cfg.crf.max_flows = 10;

@@ -77,6 +77,8 @@ counters! {
         inband_rate,
         /// For the in-band interface, but it did not take it: too long, or its queue full.
         inband_queue,
+        /// For the in-band interface, and gives a neighbour another MAC address than the one that answered.
+        inband_neighbour,
         /// From the in-band interface, but neither ARP, ND nor ICMP.
         inband_egress,
         /// Repair that found no buffer.

@@ -21,6 +21,15 @@ const CHANCES: u32 = 3;
 /// Makes protection from nothing; `None` if that fails.
 pub type Remake<P> = Box<dyn FnMut() -> Option<Protection<P>> + Send>;
 
+/// Has panics told in one line each. To look names up for a backtrace takes seconds, in which the worker would stand
+/// still and the watchdog end the process.
+pub fn tell_panics_briefly() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        tracing::error!("thread {}: {panic}", thread.name().unwrap_or("?"));
+    }));
+}
+
 /// Where a segment stands after panics.
 pub struct Guard<P: Platform> {
     remake: Option<Remake<P>>,
@@ -28,6 +37,8 @@ pub struct Guard<P: Platform> {
     watch: Option<Box<CoreConfig>>,
     failures: u32,
     again_at: Option<Instant>,
+    /// When a fault is asked for.
+    fault_at: Option<Instant>,
 }
 
 impl<P: Platform> Guard<P> {
@@ -38,6 +49,15 @@ impl<P: Platform> Guard<P> {
             watch: None,
             failures: 0,
             again_at: None,
+            fault_at: None,
+        }
+    }
+
+    /// Panics once its time has come, where a fault was asked for.
+    #[allow(clippy::panic, reason = "it is what is asked for")]
+    pub(crate) fn fault(&mut self, now: Instant) {
+        if self.fault_at.take_if(|at| *at <= now).is_some() {
+            panic!("a fault that was asked for");
         }
     }
 
@@ -82,6 +102,12 @@ impl<P: Platform> Guard<P> {
 }
 
 impl<P: Platform> Segment<P> {
+    /// Asks for a panic with the first packets of flows that come from the WAN after `at`.
+    pub fn with_fault(mut self, at: Option<Instant>) -> Self {
+        self.guard.fault_at = at;
+        self
+    }
+
     /// Runs a step that may involve the protocol functions. A panic in it ends protection, not
     /// forwarding.
     pub(crate) fn guarded<R: Default>(

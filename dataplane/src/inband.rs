@@ -14,6 +14,7 @@ use crem_wire::frame::{ETHERTYPE_VLAN, Mac, Tag, Tags};
 use crate::buffer::{BURST, Buffer, Platform, Pool, Port};
 use crate::classify::{Side, Station, may_leave_kernel};
 use crate::counters::{Drops, InbandCounters};
+use crate::neighbours::Neighbours;
 
 /// Frames a second that the kernel gets, and how many at once: as many again of ARP and neighbour
 /// discovery, so that a flood of pings does not cost us our next hops.
@@ -155,6 +156,7 @@ pub struct Inband<P: Platform> {
     default_side: Side,
     watch: Watch,
     hops: HashMap<IpAddr, Mac>,
+    neighbours: Neighbours,
     police: TimeBucket,
     discovery_police: TimeBucket,
     ask_police: TimeBucket,
@@ -185,6 +187,7 @@ impl<P: Platform> Inband<P> {
             default_side,
             watch: Watch::new(stations),
             hops: HashMap::with_capacity(MAX_HOPS),
+            neighbours: Neighbours::default(),
             police: TimeBucket::new(RATE, DEPTH, now),
             discovery_police: TimeBucket::new(RATE, DEPTH, now),
             ask_police: TimeBucket::new(ASK_RATE, ASK_RATE, now),
@@ -282,6 +285,10 @@ impl<P: Platform> Inband<P> {
         } else {
             frame
         };
+        if !self.neighbours.admits(frame.octets()) {
+            drops.inband_neighbour += 1;
+            return;
+        }
         self.to_kernel.push(frame);
         if self.to_kernel.len() >= BURST {
             self.give(drops);
@@ -333,6 +340,7 @@ impl<P: Platform> Inband<P> {
                 drops.inband_egress += 1;
                 continue;
             }
+            self.neighbours.asks(frame.octets());
             let side = self.side_of(destination);
             let tagged = match self.station.vlan {
                 Some(vlan) => with_tag::<P>(&frame, vlan, pool),

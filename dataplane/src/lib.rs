@@ -27,6 +27,7 @@ mod line;
 pub mod machine;
 mod messages;
 pub mod metering;
+mod neighbours;
 pub mod order;
 mod overheard;
 pub mod protect;

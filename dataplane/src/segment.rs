@@ -295,6 +295,9 @@ impl<P: Platform> Segment<P> {
     }
 
     pub(crate) fn offer_to_receiver(&mut self, now: Instant) {
+        if !self.descs.is_empty() {
+            self.guard.fault(now);
+        }
         match &mut self.protection {
             Some(protection) => {
                 if !self.descs.is_empty() {

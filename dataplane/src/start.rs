@@ -20,6 +20,7 @@ use crate::classify::Side;
 use crate::crew;
 use crate::describe::{describe, own_mac};
 use crate::dpdk::Dpdk;
+use crate::guard::tell_panics_briefly;
 use crate::line::{Maker, protecting, tell_bounds};
 use crate::machine::{self, Ports};
 use crate::metering::{Metered, utc_offset};
@@ -56,6 +57,8 @@ pub struct Options {
     pub interface_queues: u16,
     /// Time without a turn after which a worker is stuck and the process ends; zero: never.
     pub watchdog: Duration,
+    /// For trying what becomes of a fault: after this time the first worker panics once in protocol.
+    pub fault_after: Option<Duration>,
     /// Packet memory.
     pub memory: MemoryKind,
     /// Packet memory in MB; `None` computes it from the pool.
@@ -97,6 +100,7 @@ pub enum Failure {
 /// # Errors
 /// [`Failure`], when it does not start.
 pub fn run(options: Options) -> Result<(), Failure> {
+    tell_panics_briefly();
     let ports = machine::check(&options.document, options.pool_frames).map_err(Failure::Invalid)?;
     let (mb, frames) = (options.memory_mb, options.pool_frames);
     let rings = options.ring_frames * u32::from(interface_queues(&options));
@@ -163,8 +167,9 @@ fn serve(
         let mtus = ports.mtus(number);
         let (segments, station) = make.segment(number, (id, config), mtus)?;
         tell_bounds(id, config, count);
-        for (to, segment) in workers.iter_mut().zip(segments) {
-            to.push(segment);
+        for ((worker, to), segment) in (0..).zip(&mut workers).zip(segments) {
+            let fault = options.fault_after.map(|after| now + after);
+            to.push(segment.with_fault(fault.filter(|_| worker == 0)));
         }
         stations.extend(station);
         about.segments.push(describe(id, config, mtus));

@@ -161,6 +161,7 @@ pub(crate) struct Workers {
     pub(crate) idle: Idle,
     pub(crate) interface_queues: u16,
     pub(crate) watchdog: Duration,
+    pub(crate) fault_after: Option<Duration>,
 }
 
 impl Default for Workers {
@@ -170,6 +171,7 @@ impl Default for Workers {
             idle: Idle::Adaptive,
             interface_queues: 1,
             watchdog: Duration::from_millis(200),
+            fault_after: None,
         }
     }
 }
@@ -184,6 +186,9 @@ impl Workers {
         let idle = t.or("idle", d.idle, |n| n.choice(&words));
         let queues = t.or("interface_queues", d.interface_queues, |n| {
             n.integer(1..=64)
+        });
+        let fault_after = t.optional("fault_after_ms", |n| {
+            n.integer(0..=86_400_000u64).map(Duration::from_millis)
         });
         let watchdog = t.or("watchdog_ms", d.watchdog, |n| {
             n.integer(0..=60_000).map(Duration::from_millis)
@@ -201,6 +206,7 @@ impl Workers {
             idle: idle?,
             interface_queues: queues?,
             watchdog: watchdog?,
+            fault_after: fault_after?,
         })
     }
 }

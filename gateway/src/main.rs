@@ -74,6 +74,7 @@ fn dataplane(flags: &Flags) -> ExitCode {
         cpus: bootstrap.worker.cpus,
         interface_queues: bootstrap.worker.interface_queues,
         watchdog: bootstrap.worker.watchdog,
+        fault_after: bootstrap.worker.fault_after,
         memory: bootstrap.memory,
         memory_mb: bootstrap.memory_mb,
         pool_frames: bootstrap.pool_frames,

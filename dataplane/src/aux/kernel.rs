@@ -417,6 +417,14 @@ fn silence(port: &str) -> io::Result<()> {
 fn restrict(name: &str, address: IpAddr) -> io::Result<()> {
     let v4 = |key: &str| format!("ipv4/conf/{name}/{key}");
     let v6 = |key: &str| format!("ipv6/conf/{name}/{key}");
+    let neigh = |family: &str, key: &str| format!("{family}/neigh/{name}/{key}");
+    // Another MAC address of a neighbour is not believed as long as the old one answers: ask it often.
+    for family in ["ipv4", "ipv6"] {
+        set_keys(&[
+            (neigh(family, "base_reachable_time_ms"), "5000"),
+            (neigh(family, "delay_first_probe_time"), "1"),
+        ])?;
+    }
     set_keys(&[
         (v4("forwarding"), "0"),
         (v4("arp_ignore"), "1"),

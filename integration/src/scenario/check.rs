@@ -3,7 +3,9 @@
 use crem_wan::Fate;
 use serde::{Deserialize, Serialize};
 
+use super::bounds;
 use super::metering;
+use super::monitored;
 use super::report::{FlowReport, Outcome, RunReport};
 use super::spec::{Flow, Gateways, Host, PathReports, Scenario};
 
@@ -29,6 +31,17 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         sound(scenario, run, &mut found);
         stuck(scenario, run, &mut found);
         metering::judge(scenario, run, &mut found);
+        match run.mode.as_str() {
+            "monitor" => monitored::judge(run, &mut found),
+            "protected" => bounds::judge(&scenario.expect.counters, run, &mut found),
+            _ => {}
+        }
+    }
+    if let (Some(_), Some(run)) = (scenario.intruder_at, outcome.run("protected")) {
+        found.push(Finding::new(
+            run.intruder_sent > 100,
+            format!("a stranger sent {} CREM frames", run.intruder_sent),
+        ));
     }
     if scenario.expect.marks_arrive {
         found.extend(outcome.runs.iter().map(marks));

@@ -42,6 +42,7 @@ pub(crate) struct Gateway {
     starts: u32,
     workers: u16,
     watchdog_ms: i64,
+    panic_at_ms: Option<i64>,
 }
 
 impl Gateway {
@@ -61,6 +62,7 @@ impl Gateway {
             starts: 0,
             workers: scenario.workers,
             watchdog_ms: watchdog_ms(scenario),
+            panic_at_ms: scenario.panic_at_ms.filter(|_| host == Host::B),
         };
         std::fs::write(
             gateway.document(),
@@ -93,6 +95,9 @@ impl Gateway {
         let mut worker = Table::new();
         worker.insert("idle".into(), "adaptive".into());
         worker.insert("watchdog_ms".into(), self.watchdog_ms.into());
+        if let Some(ms) = self.panic_at_ms {
+            worker.insert("fault_after_ms".into(), ms.into());
+        }
         all.insert("worker".into(), worker.into());
         all.insert(
             "memory".into(),
@@ -235,10 +240,10 @@ fn socket_path(host: Host) -> PathBuf {
 fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table {
     let other = host.other();
     let mut segment = Table::new();
-    let mode = if mode.is_active() {
-        "active"
-    } else {
-        "passthrough"
+    let mode = match mode {
+        Mode::Active | Mode::Lossless => "active",
+        Mode::Monitor => "monitor",
+        Mode::Passthrough | Mode::Bare => "passthrough",
     };
     segment.insert("mode".into(), mode.into());
     segment.insert("crem_port".into(), i64::from(scenario.wan.crem_port).into());

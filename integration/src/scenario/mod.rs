@@ -2,14 +2,17 @@
 //! what has to hold of it. The programs that take part are separate processes; this module builds the
 //! world around them, watches, and judges. Protocol knowledge lives in the product crates.
 
+mod bounds;
 mod changes;
 mod check;
 mod demo;
 mod ends;
 mod gateway;
+mod intruder;
 mod ledger;
 mod machine;
 mod metering;
+mod monitored;
 mod process;
 mod report;
 mod run;

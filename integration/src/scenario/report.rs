@@ -42,7 +42,7 @@ impl Outcome {
 /// One run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunReport {
-    /// `bare`, `passthrough`, `protected` or `lossless`.
+    /// `bare`, `passthrough`, `monitor`, `protected` or `lossless`.
     pub mode: String,
     /// Seconds from the start of the flows to the end of the last.
     pub wall_seconds: f64,
@@ -57,6 +57,12 @@ pub struct RunReport {
     /// What the gateways exported and collectors got, where the scenario has metering.
     #[serde(default)]
     pub metering: BTreeMap<String, SiteReport>,
+    /// What gateways in mode `monitor` tell of their flows.
+    #[serde(default)]
+    pub watched: BTreeMap<String, Vec<crem_api::state::Flow>>,
+    /// CREM frames that a stranger sent.
+    #[serde(default)]
+    pub intruder_sent: u64,
     /// Documents brought into force meanwhile.
     pub changes: Changes,
     /// Frames from host A to host B.

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crem_api::state::Role;
 use crem_rawsock::StopFlag;
 use crem_wan::LogEntry;
 
 use super::Failure;
 use super::ends::Ends;
 use super::gateway::Gateway;
+use super::intruder::Intruder;
 use super::ledger::balance;
 use super::machine::Ticks;
 use super::metering::{Deed, Site, SiteReport, certificates};
@@ -111,6 +113,7 @@ struct Stage<'a> {
     stuck_since: Option<Instant>,
     sites: Vec<Site>,
     taps: Vec<Tap>,
+    intruder: Option<Intruder>,
     wan: Process,
     world: Topology,
 }
@@ -151,6 +154,7 @@ impl<'a> Stage<'a> {
             stuck_since: None,
             sites,
             taps,
+            intruder: None,
             wan,
             world,
         })
@@ -195,6 +199,11 @@ impl<'a> Stage<'a> {
             let port = self.scenario.wan.crem_port;
             self.taps.push(Tap::start(path, HOST_INTERFACE, port)?);
         }
+        if let Some(host) = self.scenario.intruder_at {
+            let (path, port) = (self.world.path(Place::Wan), self.scenario.wan.crem_port);
+            let side = WAN_SIDES[usize::from(host == Host::B)];
+            self.intruder = Some(Intruder::start(path, side, host, port));
+        }
         let (world, programs) = (&self.world, &self.context.programs);
         for index in 0..self.scenario.flow.len() {
             let ends = Ends::start(world, programs, self.scenario, index, &self.folder)?;
@@ -233,6 +242,7 @@ impl<'a> Stage<'a> {
                 asked = Instant::now();
                 let (gateways, flows) = (&self.gateways, &mut report.flows);
                 watch(self.scenario, gateways, start, script.restarted, flows);
+                self.tell_intruder();
             }
             if last {
                 return Ok(());
@@ -265,6 +275,19 @@ impl<'a> Stage<'a> {
             site.act(deed, &self.world, &self.context.programs)?;
         }
         Ok(())
+    }
+
+    /// It learns a Flow ID that is in use, as who listens on the path would.
+    fn tell_intruder(&self) {
+        let (Some(intruder), Some(host)) = (&self.intruder, self.scenario.intruder_at) else {
+            return;
+        };
+        let gateways = self.gateways.iter().filter(|g| g.host == host);
+        let flows = gateways.flat_map(Gateway::flows);
+        let restored = flows.filter(|flow| flow.role == Role::Crf);
+        if let Some(id) = restored.filter_map(|flow| flow.flow_id).next() {
+            intruder.tell(id);
+        }
     }
 
     fn limit(&self) -> Duration {
@@ -316,6 +339,9 @@ impl<'a> Stage<'a> {
                 .entry("rdma-peer".to_owned())
                 .or_default() += cpu;
         }
+        if let Some(intruder) = self.intruder.take() {
+            report.intruder_sent = intruder.finish()?;
+        }
         self.wan.stop()?;
         report.wan = read_json(&self.folder.join("wan-report.json"))?;
         report
@@ -326,6 +352,9 @@ impl<'a> Stage<'a> {
             report
                 .gateways
                 .extend(gateway.counters().map(|c| (name.to_owned(), c)));
+            if self.mode == Mode::Monitor {
+                report.watched.insert(name.to_owned(), gateway.flows());
+            }
             let relay = gateway.relay();
             report.cpu_seconds.insert(name.to_owned(), gateway.stop()?);
             if let Some(site) = self.sites.iter_mut().find(|site| site.host == gateway.host) {

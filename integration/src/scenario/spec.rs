@@ -7,6 +7,7 @@ use crem_wan::Config as WanConfig;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::bounds::Bound;
 use super::metering::Metering;
 
 /// A scenario.
@@ -57,6 +58,10 @@ pub struct Scenario {
     /// both gateways together.
     #[serde(default)]
     pub changes: u64,
+    /// Milliseconds after its start at which gateway B has a fault: a panic with the next packets from the WAN.
+    pub panic_at_ms: Option<i64>,
+    /// The gateway that a stranger on the WAN sends CREM to while the flows run.
+    pub intruder_at: Option<Host>,
     /// What has to hold.
     #[serde(default)]
     pub expect: Expect,
@@ -92,6 +97,8 @@ pub enum Mode {
     Bare,
     /// They forward only.
     Passthrough,
+    /// They forward and watch.
+    Monitor,
     /// They protect.
     #[serde(rename = "protected")]
     Active,
@@ -105,6 +112,7 @@ impl Mode {
         match self {
             Self::Bare => "bare",
             Self::Passthrough => "passthrough",
+            Self::Monitor => "monitor",
             Self::Active => "protected",
             Self::Lossless => "lossless",
         }
@@ -245,6 +253,8 @@ pub struct Expect {
     pub stuck_ends_ms: u64,
     /// Of the workers of each gateway, how many restore or code at least.
     pub workers_used: u64,
+    /// Bounds of counters, in every run in which the gateways protect.
+    pub counters: Vec<Bound>,
     /// No TCP port of the near gateway's in-band address may accept a connection from host A.
     pub inband_tcp_closed: bool,
 }
@@ -263,6 +273,7 @@ impl Default for Expect {
             in_order: false,
             stuck_ends_ms: 500,
             workers_used: 0,
+            counters: Vec::new(),
             inband_tcp_closed: false,
         }
     }
@@ -357,6 +368,11 @@ impl Scenario {
             if at(expected.answered_at).is_none() || at(expected.refused_at).is_none() {
                 found.push("path reports are expected of a direction without reporter".to_owned());
             }
+        }
+        if (self.panic_at_ms.is_some() || self.intruder_at.is_some())
+            && self.gateways == Gateways::None
+        {
+            found.push("a fault or an intruder without gateways".to_owned());
         }
         if self.changes > 0 && self.gateways == Gateways::None {
             found.push("changes without gateways".to_owned());

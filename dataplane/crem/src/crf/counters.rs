@@ -37,8 +37,8 @@ counters! {
         restored_coded,
         /// Of those, by source copies.
         restored_copy,
-        /// Restored packets that came after packets beyond them had left: recovered too late for a
-        /// receiver that takes packets in order.
+        /// Restored packets that came after packets beyond them had left, or after their host had gone back
+        /// to before them: recovered too late for a receiver that takes packets in order.
         restored_late,
         /// Runs that a host sent again although everything before them had been delivered in order.
         resent_needlessly,

@@ -270,7 +270,10 @@ impl<B: Clone> Track<B> {
             window.discard(psn, &mut cx.shared.store);
         }
         let next = self.window.as_ref().map(Window::next);
-        let late = !self.hold.waits_for(psn) && next.is_some_and(|next| next.is_after(psn.add(1)));
+        let left_behind =
+            !self.hold.waits_for(psn) && next.is_some_and(|next| next.is_after(psn.add(1)));
+        // What a host that went back has sent again has left before this one, whatever its PSN.
+        let late = left_behind || self.run.is_some();
         if late {
             cx.shared.counters.restored_late += 1;
             self.figures.restored_late += 1;

@@ -61,6 +61,26 @@ fn a_packet_restored_in_time_is_not_late() {
     assert_eq!(rig.status().figures.restored_late, 0);
 }
 
+// shows: CREM-RECV-09
+#[test]
+fn the_last_packet_is_late_once_its_host_has_gone_back() {
+    for goes_back in [false, true] {
+        let mut rig = Rig::bound(config(), 2, 1000);
+        rig.crf.compare_with(Same(|_, _| true));
+        rig.burst(&[1000, 1001, 1002, 1003, 1004, 1005, 1006]);
+        rig.now = rig.now + RTT;
+        if goes_back {
+            rig.burst(&[1003, 1004]);
+        }
+        rig.taken();
+        rig.ordinary(1000, 0);
+        rig.wait(A);
+        assert_eq!(rig.taken(), [1007]);
+        let late = rig.status().figures.restored_late;
+        assert_eq!(late, u64::from(goes_back));
+    }
+}
+
 /// Lets every request for 1100 go unanswered, until it is left to the transport; the CSF keeps it for
 /// some time yet.
 fn leave_one(rig: &mut Rig) {

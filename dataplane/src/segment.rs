@@ -179,6 +179,9 @@ impl<P: Platform> Segment<P> {
         }
         self.lan.flush();
         self.wan.flush();
+        if let Some(protection) = &mut self.protection {
+            protection.drop_departed();
+        }
         self.meter(now);
         busy || self.lan.waiting() > 0 || self.wan.waiting() > 0
     }

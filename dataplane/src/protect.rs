@@ -16,7 +16,7 @@ use crem_core::crf::{Crf, Same};
 use crem_core::csf::{Csf, DatagramKey};
 use crem_core::events::Event;
 use crem_core::learn::{Ack, Managed};
-use crem_core::packet::{Desc, Farewell};
+use crem_core::packet::Desc;
 use crem_core::time::Instant;
 use crem_fec::Engine;
 use crem_wire::crem::registry::CloseReason;
@@ -54,6 +54,9 @@ const ORDINARY_AGE: Duration = Duration::from_millis(10);
 const CODED_AGE: Duration = Duration::from_millis(100);
 /// Least time that an answer is given: on a short path the queue of a burst takes longer than a round trip.
 const LEAST_AGE: Duration = Duration::from_millis(1);
+/// Frames that each function gives up in a turn and that are dropped in the next one, at most; more are
+/// dropped at once.
+const DEPARTED: usize = 512;
 
 /// What carrying out a decision touches besides the protocol functions.
 pub struct Surroundings<'a, P: Platform> {
@@ -92,6 +95,8 @@ pub struct Protection<P: Platform> {
     share: Share,
     /// What other workers have to know.
     facts: Vec<Fact>,
+    /// Given up by the functions, to be dropped in the next turn.
+    departed: Vec<P::Buf>,
 }
 
 impl<P: Platform> Protection<P> {
@@ -112,10 +117,9 @@ impl<P: Platform> Protection<P> {
         other[0] ^= 1;
         let mut crf = Crf::new(core.clone(), other);
         crf.compare_with(Same(is_resent));
-        let farewell = Farewell(<P::Buf as Buffer>::prefetch_header);
-        crf.announce_to(farewell);
+        crf.defer_drops(DEPARTED);
         let mut csf = Csf::new(core, seed);
-        csf.announce_to(farewell);
+        csf.defer_drops(DEPARTED);
         let ect0 = config.policy.restored_ecn == RestoredEcn::Ect0;
         Self {
             csf,
@@ -134,6 +138,7 @@ impl<P: Platform> Protection<P> {
             revive_at: Instant(0),
             hold: longest_hold(config),
             facts: Vec::new(),
+            departed: Vec::with_capacity(2 * DEPARTED),
             share,
         }
     }
@@ -254,6 +259,15 @@ impl<P: Platform> Protection<P> {
             }
             self.events.push_back(event);
         }
+    }
+
+    /// Drops the frames that the functions gave up in the turn before, and asks for what it takes to drop
+    /// those of this turn: by the next one that has come from memory.
+    pub fn drop_departed(&mut self) {
+        self.departed.clear();
+        self.departed.append(self.csf.departed());
+        self.departed.append(self.crf.departed());
+        self.departed.iter().for_each(Buffer::prefetch_header);
     }
 
     fn queue_repair(&mut self, emit: &Emit, around: &mut Surroundings<'_, P>, now: Instant) {

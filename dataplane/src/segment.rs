@@ -183,6 +183,9 @@ impl<P: Platform> Segment<P> {
         }
         self.lan.flush();
         self.wan.flush();
+        if let Some(protection) = &mut self.protection {
+            protection.drop_departed();
+        }
         self.meter(now);
         busy || self.lan.waiting() > 0 || self.wan.waiting() > 0
     }
@@ -200,12 +203,9 @@ impl<P: Platform> Segment<P> {
             for frame in burst.drain(..) {
                 match self.sort(frame, Side::Lan, now) {
                     Sorted::Onward(frame) => self.to_wan.push(frame),
-                    Sorted::Source(source, frame) => {
-                        if let Some(protection) = &mut self.protection {
-                            protection.note_priority(source.dscp, source.pcp);
-                        }
-                        self.descs.push(desc(&source, frame.clone()));
-                        self.to_wan.push(frame);
+                    Sorted::Source(desc) => {
+                        self.to_wan.push(desc.buf.clone());
+                        self.descs.push(desc);
                     }
                     Sorted::Gone => {}
                 }
@@ -242,8 +242,8 @@ impl<P: Platform> Segment<P> {
             for frame in burst.drain(..) {
                 match self.sort(frame, Side::Wan, now) {
                     Sorted::Onward(frame) => self.arrivals.push(Arrival::Plain(frame)),
-                    Sorted::Source(source, frame) => {
-                        if let Some(desc) = self.keep_received(desc(&source, frame)) {
+                    Sorted::Source(desc) => {
+                        if let Some(desc) = self.keep_received(desc) {
                             self.arrivals.push(Arrival::Flow(self.descs.len()));
                             self.descs.push(desc);
                         }
@@ -374,23 +374,23 @@ impl<P: Platform> Segment<P> {
             metering.classified(side, &self.view.parse, &parsed);
         }
         let verdict = self.view.judge(frame.octets(), &parsed, side);
-        match (verdict, self.mode) {
-            (Verdict::ForwardAndKernel, Mode::Block) => {
+        match &verdict {
+            Verdict::ForwardAndKernel if self.mode == Mode::Block => {
                 self.punt(frame, now);
                 Sorted::Gone
             }
-            (verdict, Mode::Block) if verdict.is_onward() => {
+            verdict if self.mode == Mode::Block && verdict.is_onward() => {
                 self.counters.drops.blocked += 1;
                 Sorted::Gone
             }
-            (verdict, _) => self.dispose(verdict, frame, side, now),
+            verdict => self.dispose(verdict, frame, side, now),
         }
     }
 
     #[inline(always)]
     fn dispose(
         &mut self,
-        verdict: Verdict,
+        verdict: &Verdict,
         frame: P::Buf,
         side: Side,
         now: Instant,
@@ -398,10 +398,16 @@ impl<P: Platform> Segment<P> {
         match verdict {
             Verdict::Forward => Sorted::Onward(frame),
             Verdict::Source(source) => {
-                if self.view.learn && side == Side::Wan {
-                    self.acks.extend(source.acknowledges(frame.octets()));
+                match (side, &mut self.protection) {
+                    (Side::Wan, _) if self.view.learn => {
+                        self.acks.extend(source.acknowledges(frame.octets()))
+                    }
+                    (Side::Lan, Some(protection)) => {
+                        protection.note_priority(source.dscp, source.pcp);
+                    }
+                    _ => {}
                 }
-                Sorted::Source(source, frame)
+                Sorted::Source(desc(source, frame))
             }
             Verdict::Transit => {
                 self.counters.messages.transit += 1;
@@ -412,15 +418,15 @@ impl<P: Platform> Segment<P> {
                 Sorted::Onward(frame)
             }
             Verdict::Unsequenced(key) => {
-                self.datagrams.push(key);
+                self.datagrams.push(*key);
                 Sorted::Onward(frame)
             }
             Verdict::Ack(ack) => {
-                self.acks.push(ack);
+                self.acks.push(*ack);
                 Sorted::Onward(frame)
             }
             Verdict::Managed(managed) => {
-                self.managed.push(managed);
+                self.managed.push(*managed);
                 Sorted::Onward(frame)
             }
             Verdict::Kernel => {
@@ -432,11 +438,11 @@ impl<P: Platform> Segment<P> {
                 Sorted::Onward(frame)
             }
             Verdict::Message(datagram) => {
-                self.mail.push((datagram, frame));
+                self.mail.push((*datagram, frame));
                 Sorted::Gone
             }
             Verdict::Refuse(refusal) => {
-                refuse(&mut self.counters.drops, refusal);
+                refuse(&mut self.counters.drops, *refusal);
                 Sorted::Gone
             }
         }
@@ -454,7 +460,7 @@ impl<P: Platform> Segment<P> {
 
 enum Sorted<B> {
     Onward(B),
-    Source(Source, B),
+    Source(Desc<B>),
     Gone,
 }
 

@@ -2,7 +2,6 @@
 //! clones references to it and never reads its octets.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::IpAddr;
 
 use crem_wire::roce::{Class, Opcode};
@@ -13,31 +12,39 @@ use crem_wire::{Psn, Qpn};
 /// `clone` takes one more reference and never copies octets; dropping gives it back.
 pub trait PktBuf: Clone {}
 
-/// Asks the caller to load what it touches when a reference is dropped: the function says so of many
-/// frames and then drops them, so that memory is waited for once and not for each of them.
-pub struct Farewell<B>(pub fn(&B));
+/// References that were given up. Dropping the last one of a frame touches memory that nobody has touched
+/// for long, so a caller may ask for them, to fetch that before it drops them.
+#[derive(Debug)]
+pub(crate) struct Departed<B> {
+    limit: usize,
+    waiting: Vec<B>,
+}
 
-impl<B> Farewell<B> {
-    /// Drops every reference of the list.
-    pub(crate) fn drop_all<T>(this: Option<Self>, all: &mut Vec<T>, frame: impl Fn(&T) -> &B) {
-        if let Some(Self(announce)) = this {
-            all.iter().for_each(|one| announce(frame(one)));
+impl<B> Departed<B> {
+    /// Nobody takes them: they are dropped at once.
+    pub(crate) const fn new() -> Self {
+        Self {
+            limit: 0,
+            waiting: Vec::new(),
         }
-        all.clear();
     }
-}
 
-impl<B> Clone for Farewell<B> {
-    fn clone(&self) -> Self {
-        *self
+    /// From now on so many wait for the caller at most.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        self.waiting.reserve_exact(limit);
     }
-}
 
-impl<B> Copy for Farewell<B> {}
+    /// Gives up a reference; beyond the limit it is dropped here.
+    pub(crate) fn add(&mut self, frame: B) {
+        if self.waiting.len() < self.limit {
+            self.waiting.push(frame);
+        }
+    }
 
-impl<B> fmt::Debug for Farewell<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Farewell")
+    /// What waits.
+    pub(crate) const fn waiting(&mut self) -> &mut Vec<B> {
+        &mut self.waiting
     }
 }
 

@@ -70,9 +70,6 @@ uint16_t shim_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, ui
 struct rte_mbuf *shim_pktmbuf_alloc(struct rte_mempool *pool);
 int shim_pktmbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **pkts, unsigned int n);
 void shim_pktmbuf_free(struct rte_mbuf *m);
-uint16_t shim_mbuf_refcnt_read(const struct rte_mbuf *m);
-void shim_mbuf_refcnt_update(struct rte_mbuf *m, int16_t v);
-void shim_pktmbuf_refcnt_update(struct rte_mbuf *m, int16_t v);
 char *shim_pktmbuf_append(struct rte_mbuf *m, uint16_t len);
 char *shim_pktmbuf_prepend(struct rte_mbuf *m, uint16_t len);
 char *shim_pktmbuf_adj(struct rte_mbuf *m, uint16_t len);

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU16, Ordering, fence};
 
 use crate::mbuf::Mbuf;
 
@@ -74,10 +74,46 @@ impl<'a> Seg<'a> {
         unsafe { core::slice::from_raw_parts(self.start(), usize::from(self.data_len())) }
     }
 
+    /// The count as DPDK's own functions change it: by atomic additions, or by a store of whoever holds the
+    /// only reference.
+    #[inline]
+    fn count(self) -> &'a AtomicU16 {
+        let offset = dpdk_sys::SHIM_OFF_REFCNT as usize;
+        // SAFETY: the segment is valid for `'a`, the offset is that of the count, which is aligned and only
+        // ever accessed atomically.
+        unsafe { AtomicU16::from_ptr(self.raw.as_ptr().cast::<u8>().add(offset).cast()) }
+    }
+
     #[inline]
     pub(crate) fn refcnt(self) -> u16 {
-        // SAFETY: the segment is valid; an atomic load.
-        unsafe { dpdk_sys::shim_mbuf_refcnt_read(self.raw.as_ptr()) }
+        self.count().load(Ordering::Relaxed)
+    }
+
+    /// Adds a reference for the holder of one, who is not at the end of the range.
+    #[inline]
+    pub(crate) fn add_reference(self) {
+        match self.refcnt() {
+            // Nobody else counts.
+            1 => self.count().store(2, Ordering::Relaxed),
+            _ => {
+                self.count().fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Gives up a reference of the holder if others are left. Then the segment must not be touched any more.
+    #[inline]
+    pub(crate) fn give_up_shared(self) -> bool {
+        if self.refcnt() == 1 {
+            return false;
+        }
+        // What we read of the packet happened before the last holder changes or frees it.
+        if self.count().fetch_sub(1, Ordering::AcqRel) > 1 {
+            return true;
+        }
+        // The others were faster: the reference is the last one after all.
+        self.count().store(1, Ordering::Relaxed);
+        false
     }
 
     #[inline]

@@ -50,9 +50,10 @@ impl Latency {
         )
     }
 
-    /// A quantile of the time from arrival, microseconds.
+    /// A quantile of the time from being received to being sent, microseconds. How long a packet was in the
+    /// ring before is the thread's time only while the thread has the processor.
     pub fn quantile_us(&self, q: f64) -> f64 {
-        at(&self.from_arrival, q).unwrap_or(f64::NAN) / 1e3
+        at(&self.from_receive, q).unwrap_or(f64::NAN) / 1e3
     }
 
     /// For other programs.

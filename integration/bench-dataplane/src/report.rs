@@ -149,7 +149,7 @@ pub fn targets(rows: &[Row], tsc_per_ns: f64) -> Vec<Target> {
 /// The targets of the time in the gateway.
 pub fn latency_targets(latency: &Latency) -> [Target; 2] {
     [(0.5, "median", 2.0), (0.999, "p99.9", 20.0)].map(|(q, name, wanted)| Target {
-        what: format!("{} at half load, {name}", latency.title),
+        what: format!("{} from rx to tx at half load, {name}", latency.title),
         is: latency.quantile_us(q),
         wanted,
         at_most: true,

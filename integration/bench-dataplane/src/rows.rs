@@ -236,7 +236,8 @@ pub fn settled(plan: &Plan, pools: &Pools, clock: Clock) -> Result<World, String
             if steps >= PATIENCE {
                 let (sending, restoring) = world.protected();
                 return Err(format!(
-                    "of {flows} flows {sending} became protected, {restoring} bound"
+                    "of {flows} flows {sending} became protected, {restoring} bound; the others: {:?}",
+                    world.unprotected()
                 ));
             }
             for _ in 0..10 {

@@ -3,6 +3,7 @@
 //! takes for them. Each gateway has its own pool: the path copies.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use crem_api::{Segment as Config, Syntax, parse};
@@ -240,6 +241,21 @@ impl World {
         (sending, restoring.count())
     }
 
+    /// Why flows are not protected, with how many by each reason.
+    pub fn unprotected(&self) -> BTreeMap<&'static str, usize> {
+        let mut flows = Vec::new();
+        self.sender.segment.list_flows(0, &mut flows);
+        let mut reasons = BTreeMap::new();
+        for (_, flow) in flows {
+            if let FlowSnapshot::Sender(flow) = flow
+                && let Some(reason) = flow.unprotected
+            {
+                *reasons.entry(reason.name()).or_default() += 1;
+            }
+        }
+        reasons
+    }
+
     /// Turns the meters on or off.
     pub fn measure(&mut self, on: bool) {
         self.sender.meter.is_off = !on;
@@ -402,7 +418,8 @@ fn config(gateway: usize, setting: Setting) -> Result<Config, String> {
         inband = {{ address = "{}/24" }}
         policy = {{ k = 32, adapt_k = false, m_min = {m}, m_max = {m}, m_cong = {m} }}
         limits = {{ flows = {}, retained_frames = {}, held_frames = {}, open_blocks = 16384,
-                    hello_per_s = 100000, hello_outstanding = 10000 }}
+                    hello_per_s = 100000, hello_outstanding = 10000,
+                    report_budget = 2000000 }}
         "#,
         gateway + 1,
         2 - gateway,

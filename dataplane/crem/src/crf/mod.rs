@@ -65,7 +65,7 @@ use hashbrown::HashMap;
 use crate::actions::{Actions, Decoded, Delivery, Transmit};
 use crate::config::{CoreConfig, Mode};
 use crate::events::{Event, EventQueue, Unprotected};
-use crate::packet::{Desc, Farewell, PktBuf, PsnSpace, StreamKey};
+use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
 use crate::plan::RDMA_MTUS;
 use crate::rng::Rng;
 use crate::table::BoundedTable;
@@ -161,9 +161,15 @@ impl<B: PktBuf> Crf<B> {
         self.shared.same = Some(same);
     }
 
-    /// Gives the function something to tell of frames that it is about to let go of.
-    pub fn announce_to(&mut self, farewell: Farewell<B>) {
-        self.shared.store.farewell = Some(farewell);
+    /// From now on up to `limit` references that are given up wait in [`Crf::departed`] to be dropped by the
+    /// caller.
+    pub fn defer_drops(&mut self, limit: usize) {
+        self.shared.store.departed.set_limit(limit);
+    }
+
+    /// References that were given up and not dropped yet: the caller's to drop (see [`Crf::defer_drops`]).
+    pub const fn departed(&mut self) -> &mut Vec<B> {
+        self.shared.store.departed.waiting()
     }
 
     /// Takes another configuration. Switching to passthrough ends every flow; what is held goes out.

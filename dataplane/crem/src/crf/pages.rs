@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use super::budget::Budget;
 use super::window::{Kept, Seen};
 use crate::config::CrfConfig;
-use crate::packet::Farewell;
+use crate::packet::Departed;
 use crate::time::Instant;
 
 /// PSNs of a page.
@@ -98,8 +98,8 @@ pub(crate) struct Store<B> {
     /// Packets and octets that are kept.
     pub(crate) budget: Budget,
     pub(crate) pages: Pages<B>,
-    /// Told of frames that are about to be let go of.
-    pub(crate) farewell: Option<Farewell<B>>,
+    /// Frames that were let go of.
+    pub(crate) departed: Departed<B>,
 }
 
 impl<B> Store<B> {
@@ -108,7 +108,7 @@ impl<B> Store<B> {
         let mut store = Self {
             budget: Budget::new(0, 0),
             pages: Pages::new(0),
-            farewell: None,
+            departed: Departed::new(),
         };
         store.set_bounds(config);
         store

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use crem_wire::Psn;
 
 use super::pages::{Cell, PAGE, Page, Store};
-use crate::packet::Farewell;
 use crate::time::Instant;
 
 /// Places for pages that a stream starts with.
@@ -19,8 +18,6 @@ const REST_PLACES: usize = 16;
 pub(crate) const MAX_SPAN: u32 = (1 << 17) - PAGE;
 /// How far a neighbour is looked for: no Identification is believed from further away (AMB-IPID).
 const MAX_REACH: i32 = 4096;
-/// Packets that are announced before they are let go of, at most at a time.
-const ANNOUNCED: i32 = 32;
 
 /// What is known of a PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -311,9 +308,6 @@ impl<B: Clone> Window<B> {
 
     /// Lets go of the packets kept in [from, to). O(1) per PSN.
     pub(crate) fn let_go(&mut self, from: Psn, to: Psn, store: &mut Store<B>) {
-        if let Some(farewell) = store.farewell {
-            self.announce(from, to, farewell);
-        }
         let mut at = from;
         while self.kept > 0 && to.is_after(at) {
             let place = self.place_of_page(at);
@@ -324,14 +318,6 @@ impl<B: Clone> Window<B> {
                 at = at.add(1);
             }
         }
-    }
-
-    /// Tells of the first packets kept in [from, to): of as many as there is use in.
-    fn announce(&self, from: Psn, to: Psn, farewell: Farewell<B>) {
-        let Farewell(announce) = farewell;
-        let count = to.distance_from(from).clamp(0, ANNOUNCED);
-        let kept = (0..count).filter_map(|n| self.kept_at(from.add(n)));
-        kept.for_each(|kept| announce(&kept.buf));
     }
 
     fn release(&mut self, psn: Psn, store: &mut Store<B>) {
@@ -349,6 +335,7 @@ impl<B: Clone> Window<B> {
             };
             if let Some(gone) = gone {
                 store.budget.remove(gone.len);
+                store.departed.add(gone.buf);
             }
         }
     }

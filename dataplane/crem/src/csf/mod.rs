@@ -79,7 +79,7 @@ use crate::actions::{Actions, Transmit};
 use crate::bucket::TimeBucket;
 use crate::config::{CoreConfig, Mode};
 use crate::events::{Event, EventQueue, Unprotected};
-use crate::packet::{Desc, Farewell, PktBuf, PsnSpace, StreamKey};
+use crate::packet::{Desc, PktBuf, PsnSpace, StreamKey};
 use crate::rng::Rng;
 use crate::table::{BoundedTable, Class};
 use crate::time::{Duration, Instant};
@@ -129,9 +129,15 @@ impl<B: PktBuf> Csf<B> {
         }
     }
 
-    /// Gives the function something to tell of frames that it is about to let go of.
-    pub fn announce_to(&mut self, farewell: Farewell<B>) {
-        self.sh.retained.farewell = Some(farewell);
+    /// From now on up to `limit` references that are given up wait in [`Csf::departed`] to be dropped by the
+    /// caller.
+    pub fn defer_drops(&mut self, limit: usize) {
+        self.sh.retained.departed.set_limit(limit);
+    }
+
+    /// References that were given up and not dropped yet: the caller's to drop (see [`Csf::defer_drops`]).
+    pub const fn departed(&mut self) -> &mut Vec<B> {
+        self.sh.retained.departed.waiting()
     }
 
     /// Takes another configuration: retention, pacing and policy hold from now on, limits for what is

@@ -9,7 +9,7 @@ use super::params::Config;
 use crate::actions::SourceRef;
 use crate::config::CsfConfig;
 use crate::memory::of_vec;
-use crate::packet::Farewell;
+use crate::packet::Departed;
 use crate::time::Instant;
 
 const NONE: u32 = u32::MAX;
@@ -76,8 +76,8 @@ pub(super) struct Retention<B> {
     octets: u64,
     limits: Limits,
     spare: Vec<Vec<SourceRef<B>>>,
-    /// Told of frames that are about to be let go of.
-    pub(super) farewell: Option<Farewell<B>>,
+    /// Frames that were let go of.
+    pub(super) departed: Departed<B>,
     /// Blocks given up for room.
     pub(super) evicted: u64,
 }
@@ -105,7 +105,7 @@ impl<B> Retention<B> {
                 octets: 0,
             },
             spare: Vec::new(),
-            farewell: None,
+            departed: Departed::new(),
             evicted: 0,
         };
         store.set_limits(config);
@@ -311,7 +311,10 @@ impl<B> Retention<B> {
         if let Some(count) = self.per_owner.get_mut(owner as usize) {
             *count = count.saturating_sub(packets);
         }
-        Farewell::drop_all(self.farewell, &mut sources, |source| &source.buf);
+        let departed = &mut self.departed;
+        sources
+            .drain(..)
+            .for_each(|source| departed.add(source.buf));
         // What is left of an acknowledged block has no memory to reuse.
         if sources.capacity() > 0 && self.spare.len() < SPARE_LISTS {
             self.spare.push(sources);

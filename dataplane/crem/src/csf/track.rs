@@ -85,7 +85,11 @@ impl RateMeter {
 
 fn per_second(count: u64, elapsed: Duration) -> u64 {
     let nanos = elapsed.as_nanos().max(1);
-    u64::try_from(u128::from(count) * 1_000_000_000 / nanos).unwrap_or(u64::MAX)
+    // Divisions of 128 bits cost many times as much, and this is reckoned for every few packets.
+    match (count.checked_mul(1_000_000_000), u64::try_from(nanos)) {
+        (Some(packets), Ok(nanos)) => packets / nanos,
+        _ => u64::try_from(u128::from(count) * 1_000_000_000 / nanos).unwrap_or(u64::MAX),
+    }
 }
 
 /// What is known of a flow from its packets.

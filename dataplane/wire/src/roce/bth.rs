@@ -23,6 +23,23 @@ pub struct Bth {
     pub psn: Psn,
 }
 
+/// Where the payload begins, by opcode, of packets that it fills up to the RDMA MTU: FIRST and MIDDLE of
+/// requests and responses.
+static FULL_FROM: [Option<u8>; 256] = {
+    let mut all = [None; 256];
+    let mut octet = 0;
+    while octet < all.len() {
+        let opcode = Opcode(octet as u8);
+        let is_full = matches!(opcode.class(), Class::Request | Class::Response)
+            && matches!(opcode.place(), Some(Place::First | Place::Middle));
+        if let (true, Some(ext)) = (is_full, opcode.ext()) {
+            all[octet] = Some(ext.payload);
+        }
+        octet += 1;
+    }
+    all
+};
+
 impl Bth {
     /// Octets of the header.
     pub const LEN: usize = 12;
@@ -133,11 +150,9 @@ impl Bth {
     /// response fills it (AMB-RDMAMTU). `None` for any other packet, and if the length is none that an
     /// RDMA MTU can have.
     pub fn mtu_seen(&self, udp_payload_len: usize) -> Option<u16> {
-        let of_message = matches!(self.opcode.class(), Class::Request | Class::Response);
-        if !of_message || !matches!(self.opcode.place(), Some(Place::First | Place::Middle)) {
-            return None;
-        }
-        match self.payload_len(udp_payload_len)? {
+        let front = FULL_FROM[usize::from(self.opcode.0)]?;
+        let rest = usize::from(front) + usize::from(self.pad_count()) + ICRC_LEN;
+        match udp_payload_len.checked_sub(rest)? {
             len @ (256 | 512 | 1024 | 2048 | 4096) => Some(len as u16),
             _ => None,
         }

@@ -95,6 +95,20 @@ pub struct Ext {
     pub payload: u8,
 }
 
+impl Ext {
+    const NONE: Self = Self {
+        xrceth: None,
+        deth: None,
+        reth: None,
+        atomic_eth: None,
+        aeth: None,
+        atomic_ack_eth: None,
+        immdt: None,
+        ieth: None,
+        payload: 0,
+    };
+}
+
 /// The operation, lower five bits, of a service whose operations number like RC.
 mod op {
     pub(super) const SEND_FIRST: u8 = 0x00;
@@ -262,13 +276,14 @@ impl Opcode {
     }
 
     /// Which extension headers follow the BTH, and where; `None` for opcodes without an entry.
-    pub fn ext(self) -> Option<Ext> {
+    pub const fn ext(self) -> Option<Ext> {
         let mut layout = Layout {
-            ext: Ext::default(),
+            ext: Ext::NONE,
             at: super::Bth::LEN as u8,
         };
         if let Some(operation) = self.connected_op() {
-            if self.transport() == Transport::Xrc && self.class() == Class::Request {
+            if matches!(self.transport(), Transport::Xrc) && matches!(self.class(), Class::Request)
+            {
                 layout.ext.xrceth = layout.place(4);
             }
             layout.connected(operation);
@@ -295,13 +310,13 @@ struct Layout {
 }
 
 impl Layout {
-    fn place(&mut self, len: u8) -> Option<u8> {
+    const fn place(&mut self, len: u8) -> Option<u8> {
         let at = self.at;
         self.at += len;
         Some(at)
     }
 
-    fn connected(&mut self, operation: u8) {
+    const fn connected(&mut self, operation: u8) {
         match operation {
             op::WRITE_FIRST | op::WRITE_ONLY | op::WRITE_ONLY_IMM | op::READ_REQUEST => {
                 self.ext.reth = self.place(16);

@@ -202,19 +202,24 @@ fn nothing_added(s: &mut Scenario, _: &mut Rng) {
     s.core[0].fec.m_max = 0;
 }
 
-/// The first packets tell nothing of the RDMA MTU, and T is made for them.
-fn small_first(s: &mut Scenario, _: &mut Rng) {
+/// The first packets tell nothing of the RDMA MTU, and T is made for them; then the queue pairs carry larger ones.
+fn small_first(s: &mut Scenario, rng: &mut Rng) {
     s.lasts = 3 * SECOND;
     for cfg in &mut s.core {
         cfg.fec.rdma_mtu = 256;
         cfg.fec.m_min = 1;
-        cfg.csf.start_after = 1;
     }
-    for connection in &mut s.connections {
-        connection.workload.min_octets = 16;
-        connection.workload.max_octets = 4_096;
-        connection.workload.outstanding = 1;
-        connection.workload.pause = 5 * MS;
+    s.connections.truncate(4);
+    for n in 0..4u32 {
+        let mut later = connection(rng, n, 40);
+        let first = &mut s.connections[n as usize];
+        first.workload.max_octets = 64;
+        first.workload.min_octets = 64;
+        later.workload.max_octets = 1_024;
+        later.workload.min_octets = 1_024;
+        later.workload.start = Instant(SECOND.as_nanos() as u64);
+        later.transport.first = first.transport.first + 100_000;
+        s.connections.push(later);
     }
 }
 

@@ -184,7 +184,7 @@ mod tests {
             [ipfix.scopes]
             all = { source = "10.0.0.0/8", destination = "10.0.0.0/8" }
             [ipfix.points]
-            out = { segment = "a", place = "wan_egress", base = 100 }
+            out = { segment = "a", place = "wan_egress", base = 100, flows = true }
             [ipfix.collectors]
             a = { transport = "tcp", host = "192.0.2.9", port = 4739 }
         "#;

@@ -427,7 +427,8 @@ fn config(gateway: usize, setting: Setting) -> Result<Config, String> {
         address(gateway),
         setting.flows.max(64) * 2,
         setting.retained,
-        setting.retained,
+        // The receiver sets room aside for what each flow may hold, and refuses what finds none.
+        setting.retained.max(setting.flows as u32 * 8),
     );
     let document = parse(&text, Syntax::Toml).map_err(|e| e.to_string())?;
     let mut segments = document.segments.into_values();

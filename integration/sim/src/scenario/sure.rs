@@ -30,6 +30,7 @@ pub(super) const ALL: &[(&str, Direct)] = &[
     ("overflow reported", overflow_reported),
     ("drops reported where none may be repaired", nothing_added),
     ("small packets first", small_first),
+    ("larger packets later", larger_later),
     ("loss that follows repair", own_loss),
     ("the breaker gives up", breaker_gives_up),
     ("answers without symbols", |s, _| hollow(s, 0.0)),
@@ -202,8 +203,24 @@ fn nothing_added(s: &mut Scenario, _: &mut Rng) {
     s.core[0].fec.m_max = 0;
 }
 
-/// The first packets tell nothing of the RDMA MTU, and T is made for them; then the queue pairs carry larger ones.
-fn small_first(s: &mut Scenario, rng: &mut Rng) {
+/// The first packets tell nothing of the RDMA MTU, and T is made for them.
+fn small_first(s: &mut Scenario, _: &mut Rng) {
+    s.lasts = 3 * SECOND;
+    for cfg in &mut s.core {
+        cfg.fec.rdma_mtu = 256;
+        cfg.fec.m_min = 1;
+        cfg.csf.start_after = 1;
+    }
+    for connection in &mut s.connections {
+        connection.workload.min_octets = 16;
+        connection.workload.max_octets = 4_096;
+        connection.workload.outstanding = 1;
+        connection.workload.pause = 5 * MS;
+    }
+}
+
+/// T is made for small packets, and then the queue pairs carry larger ones.
+fn larger_later(s: &mut Scenario, rng: &mut Rng) {
     s.lasts = 3 * SECOND;
     for cfg in &mut s.core {
         cfg.fec.rdma_mtu = 256;

@@ -145,6 +145,10 @@ impl GoBack {
     fn progress_to(&mut self, now: Instant, serial: Serial, book: &mut Book) {
         book.advance(now, serial);
         self.progress = now;
+        if serial > self.next {
+            // What was sent before it went back has arrived after all, and answers to it are under way.
+            self.strict = false;
+        }
         self.next = self.next.max(serial);
         self.asked = self.asked.filter(|at| *at >= serial);
     }

@@ -219,6 +219,44 @@ fn an_answer_from_before_the_read_started_again_fails_the_queue_pair() {
 }
 
 #[test]
+fn what_arrives_after_all_although_it_was_reported_missing_has_its_answers_under_way() {
+    let mut wire = wire(Recovery::GoBackN, 0, Loss::None, Loss::None, 1);
+    let now = wire.now;
+    wire.requester.post(now, Operation::Write, 4096);
+    wire.requester.post(now, Operation::Read, 8192);
+    let mut at = now;
+    while let Some(next) = wire.requester.next_send() {
+        at = at.max(next);
+        let _ = wire.requester.send(at);
+    }
+    let packet = |psn, body| Packet {
+        psn,
+        body,
+        payload: 1024,
+        content: 0,
+        ack_req: false,
+    };
+    // Reported missing, sent back to, and restored on the way: the acknowledgment and the answers pass what
+    // is sent again.
+    for (psn, body) in [
+        (1, Body::Nak),
+        (3, Body::Ack),
+        (4, Body::ReadResponse(Place::First)),
+    ] {
+        wire.requester.on_packet(at, &packet(psn, body));
+    }
+    at = at.max(wire.requester.next_send().expect("the rest of the READ"));
+    let again = wire.requester.send(at).expect("a request");
+    assert!(matches!(again.body, Body::ReadRequest(_)), "{again:?}");
+    assert_eq!(again.psn, 5);
+    for psn in 5..11 {
+        let middle = packet(psn, Body::ReadResponse(Place::Middle));
+        wire.requester.on_packet(at, &middle);
+    }
+    assert_eq!(wire.requester.error(), None);
+}
+
+#[test]
 fn everything_completes_in_order_over_any_loss_and_the_wrap() {
     for seed in 0..60 {
         for recovery in [Recovery::GoBackN, SELECTIVE] {

@@ -97,7 +97,7 @@ bench-fec: ## coding against ISA-L, reed-solomon-erasure and the XOR bound (abou
 
 bench-dataplane: ## what a packet costs the pipeline of the data plane on one core, from memory (root, about 6 minutes after the build)
 	cargo build --release --locked -q -p crem-bench-dataplane
-	integration/scripts/with-hugepages 1700 target/release/bench-dataplane --check
+	integration/scripts/with-hugepages 2400 target/release/bench-dataplane --check
 
 restore: ## restore every request packet of the captures
 	cargo run --release --locked -q -p crem-integration --bin restore -- integration/testdata/captures/*.pcap.gz

@@ -165,7 +165,8 @@ fn buffer(payload: usize) -> u16 {
 fn counts(payload: usize) -> [u32; 2] {
     let ring = (RING_OCTETS / room(payload)) as u32;
     // Each keeps and retains packets; the path has as many under way as come in half a round trip.
-    [ring + RETAINED + (1 << 14), (1 << 18) - 1]
+    let kept = if payload == 4096 { 1 << 18 } else { 1 << 19 };
+    [ring + RETAINED + (1 << 14), kept - 1]
 }
 
 /// Memory that the pools of these plans need, MB.

@@ -427,8 +427,8 @@ fn config(gateway: usize, setting: Setting) -> Result<Config, String> {
         address(gateway),
         setting.flows.max(64) * 2,
         setting.retained,
-        // The receiver sets room aside for what each flow may hold, and refuses what finds none.
-        setting.retained.max(setting.flows as u32 * 8),
+        // The receiver keeps the last block of each flow, and refuses flows beyond that.
+        setting.retained.max(setting.flows as u32 * 32),
     );
     let document = parse(&text, Syntax::Toml).map_err(|e| e.to_string())?;
     let mut segments = document.segments.into_values();

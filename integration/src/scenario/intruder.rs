@@ -1,5 +1,6 @@
 //! A stranger on the WAN who sends CREM to a gateway and past it: REPAIR and CLOSE with a Flow ID that is in use,
-//! REPAIR with one that is not, HELLO and REPAIR to a served host, and ARP that claims the peer's address. What becomes of it is judged in `bounds.rs`.
+//! REPAIR with one that is not, HELLO and REPAIR to a served host, and ARP that claims the peer's address. What
+//! becomes of it is judged in `bounds.rs`.
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};

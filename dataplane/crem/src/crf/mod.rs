@@ -191,8 +191,8 @@ impl<B: PktBuf> Crf<B> {
     }
 
     /// Source packets from the WAN for destinations that are served here, in order of arrival, and the
-    /// acknowledgments among them where responses are protected. Each comes out in `out.deliver` exactly once: now, or at the latest H later by a call that
-    /// [`Crf::next_timeout`] asks for.
+    /// acknowledgments among them where responses are protected. Each comes out in `out.deliver` exactly
+    /// once: now, or at the latest H later by a call that [`Crf::next_timeout`] asks for.
     pub fn on_burst(&mut self, now: Instant, burst: &[Desc<B>], out: &mut Actions<B>) {
         let mut last: Option<(StreamKey, Option<u32>)> = None;
         for desc in burst {

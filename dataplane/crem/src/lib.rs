@@ -17,6 +17,7 @@ mod coverage;
 pub mod crf;
 pub mod csf;
 pub mod events;
+pub mod histogram;
 pub mod learn;
 pub mod memory;
 pub mod monitor;

@@ -1,6 +1,16 @@
 //! What the receiver function counts. Counting only; nothing is decided from these.
 
 use crate::counters::counters;
+use crate::histogram::Histogram;
+
+/// How long frames waited, since the receiver function was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CrfTimes {
+    /// Time for which a frame was held behind a gap, nanoseconds.
+    pub hold_ns: Histogram,
+    /// Time from when a packet was seen to be missing until it was restored, nanoseconds.
+    pub recovery_ns: Histogram,
+}
 
 counters! {
     /// Counters of the receiver function, since it was made.

@@ -252,6 +252,11 @@ impl<B: Clone> Track<B> {
         self.tally.restored();
         let counters = &mut cx.shared.counters;
         counters.restored += 1;
+        if let Some(noticed) = self.window.as_ref().and_then(|window| window.at(psn)) {
+            let took = cx.now.since(noticed);
+            cx.shared.times.recovery_ns.record_time(took);
+        }
+        let counters = &mut cx.shared.counters;
         let (all, own) = match kind {
             Origin::Ordinary => (
                 &mut counters.restored_ordinary,

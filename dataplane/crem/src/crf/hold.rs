@@ -16,6 +16,8 @@ struct Held<B> {
     psn: Psn,
     octets: u16,
     kind: Delivery,
+    /// When it came, for the record.
+    at: Instant,
     buf: B,
 }
 
@@ -26,6 +28,15 @@ pub(crate) struct Frame<B> {
     pub(crate) octets: u16,
     pub(crate) kind: Delivery,
     pub(crate) buf: B,
+}
+
+/// What was held and is not any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Released {
+    pub(crate) psn: Psn,
+    pub(crate) kind: Delivery,
+    /// When it came.
+    pub(crate) at: Instant,
 }
 
 /// The memory of a hold queue.
@@ -175,6 +186,7 @@ impl<B> HoldQueue<B> {
             psn: frame.psn,
             octets: frame.octets,
             kind: frame.kind,
+            at: now,
             buf: frame.buf,
         };
         let queue = &mut queues.queue;
@@ -192,7 +204,7 @@ impl<B> HoldQueue<B> {
         &mut self,
         psn: Psn,
         budget: &mut Budget,
-        out: &mut impl FnMut(Psn, Delivery, B),
+        out: &mut impl FnMut(Released, B),
     ) {
         let Some(queues) = &mut self.0 else {
             return;
@@ -207,11 +219,7 @@ impl<B> HoldQueue<B> {
     }
 
     /// Hands out everything in serial order; nothing is waited for any longer.
-    pub(crate) fn release_all(
-        &mut self,
-        budget: &mut Budget,
-        out: &mut impl FnMut(Psn, Delivery, B),
-    ) {
+    pub(crate) fn release_all(&mut self, budget: &mut Budget, out: &mut impl FnMut(Released, B)) {
         if let Some(queues) = &mut self.0 {
             queues.waits.clear();
             queues.release(budget, out);
@@ -220,14 +228,19 @@ impl<B> HoldQueue<B> {
 }
 
 impl<B> Queues<B> {
-    fn release(&mut self, budget: &mut Budget, out: &mut impl FnMut(Psn, Delivery, B)) {
+    fn release(&mut self, budget: &mut Budget, out: &mut impl FnMut(Released, B)) {
         let first = self.waits.front().copied();
         while let Some(held) = self
             .queue
             .pop_front_if(|held| first.is_none_or(|w| !held.psn.is_after(w)))
         {
             budget.remove(held.octets);
-            out(held.psn, held.kind, held.buf);
+            let released = Released {
+                psn: held.psn,
+                kind: held.kind,
+                at: held.at,
+            };
+            out(released, held.buf);
         }
         if self.queue.is_empty() {
             self.arrivals.clear();
@@ -263,11 +276,11 @@ mod tests {
             hold.push(Instant(at), frame(psn), &mut budget);
         }
         assert_eq!(hold.oldest(), Some(Instant(5)));
-        hold.settle(Psn::new(0xff_ffff), &mut budget, &mut |_, _, b| out.push(b));
+        hold.settle(Psn::new(0xff_ffff), &mut budget, &mut |_, b| out.push(b));
         assert_eq!(out, [0, 1, 1, 2]);
         assert_eq!(hold.oldest(), Some(Instant(7)));
         assert!(!hold.holds(Psn::new(2)) && !hold.holds(Psn::new(3)));
-        hold.release_all(&mut budget, &mut |_, _, b| out.push(b));
+        hold.release_all(&mut budget, &mut |_, b| out.push(b));
         assert_eq!(out, [0, 1, 1, 2, 4]);
         assert_eq!((hold.oldest(), budget.packets()), (None, 0));
     }
@@ -283,11 +296,11 @@ mod tests {
         for psn in [2, 4, 6] {
             hold.push(Instant(0), frame(psn), &mut budget);
         }
-        hold.settle(Psn::new(3), &mut budget, &mut |_, _, b| out.push(b));
+        hold.settle(Psn::new(3), &mut budget, &mut |_, b| out.push(b));
         assert!(out.is_empty());
-        hold.settle(Psn::new(1), &mut budget, &mut |_, _, b| out.push(b));
+        hold.settle(Psn::new(1), &mut budget, &mut |_, b| out.push(b));
         assert_eq!(out, [2, 4]);
-        hold.settle(Psn::new(5), &mut budget, &mut |_, _, b| out.push(b));
+        hold.settle(Psn::new(5), &mut budget, &mut |_, b| out.push(b));
         assert_eq!(out, [2, 4, 6]);
         assert!(!hold.is_waiting());
         hold.rest(&mut spare);
@@ -322,7 +335,7 @@ mod tests {
                         hold.push(Instant(n as u64), frame(psn), &mut budget);
                         pushed.push(psn);
                     }
-                    3 => hold.settle(at, &mut budget, &mut |_, _, b| batch.push(b)),
+                    3 => hold.settle(at, &mut budget, &mut |_, b| batch.push(b)),
                     _ => {}
                 }
                 prop_assert!(batch.is_sorted());
@@ -331,7 +344,7 @@ mod tests {
                 prop_assert_eq!(budget.packets() as usize, hold.len());
                 prop_assert_eq!(hold.oldest().is_some(), hold.len() > 0);
             }
-            hold.release_all(&mut budget, &mut |_, _, b| left.push(b));
+            hold.release_all(&mut budget, &mut |_, b| left.push(b));
             pushed.sort_unstable();
             left.sort_unstable();
             prop_assert_eq!(pushed, left);

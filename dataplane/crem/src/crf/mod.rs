@@ -45,7 +45,7 @@ mod told;
 mod track;
 mod window;
 
-pub use counters::CrfCounters;
+pub use counters::{CrfCounters, CrfTimes};
 pub use lifecycle::Life;
 pub use replay::{Payload, Same};
 pub use status::{ConfigStatus, FlowStatus};
@@ -55,6 +55,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::ops::Range;
 
 use crem_fec::RankSolver;
 use crem_wire::FlowId;
@@ -127,6 +128,7 @@ impl<B: PktBuf> Crf<B> {
         let crf = &config.crf;
         let shared = Shared {
             counters: CrfCounters::default(),
+            times: CrfTimes::default(),
             events: EventQueue::new(config.max_events),
             transmits: VecDeque::new(),
             hold_budget: Budget::new(u64::from(crf.hold_packets), crf.hold_octets),
@@ -393,6 +395,11 @@ impl<B: PktBuf> Crf<B> {
         self.shared.events.pop()
     }
 
+    /// How long frames were held and losses lasted.
+    pub fn times(&self) -> &CrfTimes {
+        &self.shared.times
+    }
+
     /// The counters.
     pub fn counters(&self) -> CrfCounters {
         self.shared.counters
@@ -429,9 +436,23 @@ impl<B: PktBuf> Crf<B> {
 
     /// Ends every flow with a CLOSE; everything held goes out.
     pub fn close_all(&mut self, now: Instant, reason: CloseReason, out: &mut Actions<B>) {
-        for slot in 0..self.table.slots() {
+        self.close_some(now, 0..u32::MAX, reason, out);
+    }
+
+    /// The same for the flows in some slots of the table, so that thousands can be closed a few at a time. Whether
+    /// there are further slots.
+    pub fn close_some(
+        &mut self,
+        now: Instant,
+        slots: Range<u32>,
+        reason: CloseReason,
+        out: &mut Actions<B>,
+    ) -> bool {
+        let end = self.table.slots();
+        for slot in slots.start..slots.end.min(end) {
             self.drop_flow(now, slot, Some(reason), Unprotected::Off, out);
         }
+        slots.end < end
     }
 
     /// Ends the streams of responses, which are switched off.

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 
 use super::block::Block;
 use super::budget::Budget;
-use super::counters::CrfCounters;
+use super::counters::{CrfCounters, CrfTimes};
 use super::estimate::{Basis, Passage, Peak, Spacing, Times};
 use super::gaps::{Gap, Gaps, earliest};
 use super::hold::{Frame, HoldQueue};
@@ -44,6 +44,7 @@ pub(crate) const REUSE: i32 = 1 << 22;
 #[derive(Debug)]
 pub(crate) struct Shared<B> {
     pub(crate) counters: CrfCounters,
+    pub(crate) times: CrfTimes,
     pub(crate) events: EventQueue,
     pub(crate) transmits: VecDeque<Transmit<B>>,
     /// Frames held behind gaps.
@@ -360,9 +361,11 @@ impl<B: Clone> Track<B> {
         if self.hold.is_waiting() {
             let (budget, out) = (&mut cx.shared.hold_budget, &mut cx.out.deliver);
             let (accepted, window) = (&mut self.accepted, self.window.as_ref());
-            self.hold.settle(psn, budget, &mut |psn, kind, buf| {
-                accepted.note(psn, kind, window);
-                out.push((kind, buf));
+            let (times, now) = (&mut cx.shared.times.hold_ns, cx.now);
+            self.hold.settle(psn, budget, &mut |held, buf| {
+                times.record_time(now.since(held.at));
+                accepted.note(held.psn, held.kind, window);
+                out.push((held.kind, buf));
             });
         }
     }
@@ -371,9 +374,11 @@ impl<B: Clone> Track<B> {
     pub(crate) fn release_hold(&mut self, cx: &mut Cx<'_, B>) {
         let (budget, out) = (&mut cx.shared.hold_budget, &mut cx.out.deliver);
         let (accepted, window) = (&mut self.accepted, self.window.as_ref());
-        self.hold.release_all(budget, &mut |psn, kind, buf| {
-            accepted.note(psn, kind, window);
-            out.push((kind, buf));
+        let (times, now) = (&mut cx.shared.times.hold_ns, cx.now);
+        self.hold.release_all(budget, &mut |held, buf| {
+            times.record_time(now.since(held.at));
+            accepted.note(held.psn, held.kind, window);
+            out.push((held.kind, buf));
         });
     }
 

@@ -62,6 +62,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 use crem_wire::FlowId;
 use crem_wire::crem::registry::CloseReason;
 use hashbrown::HashMap;
@@ -147,7 +148,10 @@ impl<B: PktBuf> Csf<B> {
         if cfg.mode != Mode::Active {
             self.close_all(CloseReason::Normal);
         } else if !cfg.responses {
-            self.close_where(CloseReason::Normal, |key| key.space == PsnSpace::Responses);
+            let all = 0..self.flows.slots();
+            self.close_where(all, CloseReason::Normal, |key| {
+                key.space == PsnSpace::Responses
+            });
         }
         self.sh.hello_bucket = hello_bucket(&cfg, now);
         self.sh.retained.set_limits(&cfg.csf);
@@ -335,11 +339,24 @@ impl<B: PktBuf> Csf<B> {
 
     /// Ends every flow: CLOSE with this reason where bound.
     pub fn close_all(&mut self, reason: CloseReason) {
-        self.close_where(reason, |_| true);
+        self.close_some(0..u32::MAX, reason);
     }
 
-    fn close_where(&mut self, reason: CloseReason, ends: impl Fn(&StreamKey) -> bool) {
-        for slot in 0..self.flows.slots() {
+    /// The same for the flows in some slots of the table, so that thousands can be closed a few at a time. Whether
+    /// there are further slots.
+    pub fn close_some(&mut self, slots: Range<u32>, reason: CloseReason) -> bool {
+        let end = self.flows.slots();
+        self.close_where(slots.start..slots.end.min(end), reason, |_| true);
+        slots.end < end
+    }
+
+    fn close_where(
+        &mut self,
+        slots: Range<u32>,
+        reason: CloseReason,
+        ends: impl Fn(&StreamKey) -> bool,
+    ) {
+        for slot in slots {
             if !self.flows.key(slot).is_some_and(&ends) {
                 continue;
             }

@@ -37,6 +37,10 @@ fn packets_behind_a_gap_wait_for_h_and_leave_in_order() {
         "all of it, in serial order"
     );
     assert_eq!(rig.count("holds_expired"), 1);
+    let held = rig.crf.times().hold_ns;
+    let longest = held.permille(1_000);
+    assert_eq!(held.count(), 3);
+    assert!((300_000..400_000).contains(&longest), "{longest}");
     rig.burst(&[1006]);
     assert_eq!(rig.taken(), [1006], "no second hold for the same gaps");
     rig.burst(&[1008]);

@@ -399,7 +399,7 @@ impl Rig {
 
     /// What the data plane makes of a job. Checks that the job is one that can be solved.
     fn decode(&mut self, job: &DecodeJob) -> Decoded<Buf> {
-        let range = |r: &core::ops::Range<u32>| r.start as usize..r.end as usize;
+        let range = |r: &Range<u32>| r.start as usize..r.end as usize;
         let symbols = &self.out.symbols[range(&job.symbols)];
         let sources = &self.out.sources[range(&job.sources)];
         let unknowns = &self.out.unknowns[range(&job.unknowns)];

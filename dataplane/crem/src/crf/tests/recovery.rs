@@ -29,6 +29,12 @@ fn a_lost_packet_is_restored_in_order() {
         ),
         (1, 1)
     );
+    let took = rig.crf.times().recovery_ns;
+    assert_eq!(took.count(), 1);
+    assert!(
+        (100_000..150_000).contains(&took.permille(500)),
+        "60 µs, and what was left of A"
+    );
     let job = &rig.jobs[0];
     assert_eq!((job.scheme, job.t, job.verify_sources), (1, T, false));
     assert_eq!(

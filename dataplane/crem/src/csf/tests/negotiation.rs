@@ -486,6 +486,23 @@ fn close_all_closes_and_forgets() {
 }
 
 #[test]
+fn flows_are_closed_a_few_at_a_time() {
+    let mut rig = Rig::new(config());
+    for qp in 1..=5 {
+        rig.protect(key(qp), 0);
+    }
+    assert!(
+        rig.csf.close_some(0..2, CloseReason::Normal),
+        "there are more"
+    );
+    rig.psns(key(9), [0]);
+    assert_eq!(rig.closes().len(), 2);
+    assert!(!rig.csf.close_some(2..32, CloseReason::Normal));
+    rig.psns(key(9), [1]);
+    assert_eq!(rig.closes().len(), 5);
+}
+
+#[test]
 fn passthrough_does_nothing() {
     let mut cfg = config();
     cfg.mode = Mode::Passthrough;

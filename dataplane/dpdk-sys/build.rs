@@ -36,6 +36,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_promiscuous_(enable|disable|get)",
     "rte_eth_macaddr_get",
     "rte_eth_dev_(set|get)_mtu",
+    "rte_eth_dev_set_link_(up|down)",
     "rte_eth_stats_(get|reset)",
     "rte_pktmbuf_(pool_create|clone|free_bulk)",
     "rte_mempool_(free|avail_count|in_use_count)",

@@ -43,7 +43,8 @@ pub struct Orders {
 }
 
 impl<P: Platform> Segment<P> {
-    /// Takes another configuration. Frames that are held go out and peers are told of flows that end.
+    /// Takes another configuration. Frames that are held go out at once, and peers are told of flows that end
+    /// in the turns that follow.
     pub fn reconfigure(&mut self, now: Instant, order: &mut Order, make: &MakeRemake<P>) {
         core::mem::swap(&mut self.view, &mut order.view);
         self.mode = order.config.mode;
@@ -61,10 +62,7 @@ impl<P: Platform> Segment<P> {
             running.configure(core.clone());
             self.guard.watch_with(watch);
         } else {
-            self.guarded(now, |s| {
-                s.take_leave(now);
-                s.protection = None;
-            });
+            self.guarded(now, |s| s.begin_leave(now));
             self.guard = Guard::new(remake);
             self.guard.watch_with(watch);
             self.equip();

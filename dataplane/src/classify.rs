@@ -28,7 +28,7 @@ pub enum Side {
 
 impl Side {
     /// The other one.
-    pub fn opposite(self) -> Side {
+    pub const fn opposite(self) -> Side {
         match self {
             Side::Lan => Side::Wan,
             Side::Wan => Side::Lan,

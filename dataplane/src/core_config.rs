@@ -21,7 +21,7 @@ pub fn core_config(segment: &Segment, place: &Place) -> CoreConfig {
     core.mode = match segment.mode {
         Mode::Active => config::Mode::Active,
         Mode::Monitor => config::Mode::Monitor,
-        Mode::Passthrough | Mode::Block => config::Mode::Passthrough,
+        Mode::Passthrough | Mode::Block | Mode::Bypass => config::Mode::Passthrough,
     };
     core.own = segment.inband.iter().map(|i| i.address.address()).collect();
     core.peers = peers(segment);

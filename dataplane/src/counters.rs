@@ -311,6 +311,24 @@ counters! {
     }
 }
 
+counters! {
+    /// Links that went, and what propagation did.
+    LinkCounters {
+        /// The link at the LAN port went by itself.
+        lan_down,
+        /// The link at the WAN port went by itself.
+        wan_down,
+        /// The link at the LAN port was taken down because the other one was.
+        lan_induced,
+        /// The link at the WAN port was taken down because the other one was.
+        wan_induced,
+        /// A link that was taken down was let go.
+        released,
+        /// A link could not be taken down: the port's driver cannot do it.
+        refused,
+    }
+}
+
 /// Everything that a segment counts besides the protocol functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SegmentCounters {

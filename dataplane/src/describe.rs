@@ -52,6 +52,8 @@ pub(crate) fn describe(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32))
             interface: interface_name(id.as_str()),
         }),
         peers: config.peers.values().map(|p| p.address).collect(),
+        link_propagation: config.link_propagation,
+        ..AboutSegment::default()
     }
 }
 

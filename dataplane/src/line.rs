@@ -8,10 +8,10 @@ use crem_api::{Device as Wanted, Inband as InbandConfig, MacAddr, Mode};
 use crem_api::{Segment as SegmentConfig, SegmentId, Side as ConfigSide};
 use crem_core::config::CoreConfig;
 use crem_core::time::Instant;
-use crem_dpdk::{Eal, Mempool, Port, PortConfig};
+use crem_dpdk::{Eal, Mempool, Port, PortConfig, iface};
 use crem_fec::Engine;
 
-use crate::aux::{KernelStation, interface_name};
+use crate::aux::{KernelStation, LinkSwitch, interface_name};
 use crate::buffer::Platform;
 use crate::classify::{Side, Station, View};
 use crate::core_config::core_config;
@@ -36,6 +36,16 @@ type Way = <Dpdk as Platform>::Port;
 /// What other workers send by the queues of the first one.
 type Relays = Vec<(Side, Takes<Relayed<Frame>>)>;
 
+/// A segment as it was made.
+pub(crate) struct Made {
+    /// In the order of the workers.
+    pub(crate) segments: Vec<Segment<Dpdk>>,
+    /// What the auxiliary thread sets up for it.
+    pub(crate) station: Option<KernelStation>,
+    /// Switches the links of the LAN and the WAN port.
+    pub(crate) links: [LinkSwitch; 2],
+}
+
 /// Makes segments.
 pub(crate) struct Maker<'a> {
     pub(crate) eal: &'a Eal,
@@ -49,7 +59,7 @@ pub(crate) struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// A segment, in the order of the workers, and what the auxiliary thread sets up for it.
+    /// A segment and what the auxiliary thread needs for it.
     ///
     /// # Errors
     /// What a device refused.
@@ -58,12 +68,12 @@ impl Maker<'_> {
         number: usize,
         (id, config): (&SegmentId, &SegmentConfig),
         mtus: (u32, u32),
-    ) -> Result<(Vec<Segment<Dpdk>>, Option<KernelStation>), Failure> {
+    ) -> Result<Made, Failure> {
         let mut relays = Relays::new();
         let lan = port_name(number, "lan", &config.lan);
-        let lan = self.ways(&lan, &config.lan, Side::Lan, &mut relays)?;
+        let (lan, lan_link) = self.ways(&lan, &config.lan, Side::Lan, &mut relays)?;
         let wan = port_name(number, "wan", &config.wan);
-        let wan = self.ways(&wan, &config.wan, Side::Wan, &mut relays)?;
+        let (wan, wan_link) = self.ways(&wan, &config.wan, Side::Wan, &mut relays)?;
         let view = view(id, config, mtus);
         let mut kernel = None;
         let mut tap = None;
@@ -100,7 +110,11 @@ impl Maker<'_> {
             };
             segments.push(segment.with_watch(watching(config, &place)));
         }
-        Ok((segments, kernel))
+        Ok(Made {
+            segments,
+            station: kernel,
+            links: [lan_link, wan_link],
+        })
     }
 
     /// A port for each worker: a queue of its own as far as there are such, else a relay.
@@ -110,7 +124,7 @@ impl Maker<'_> {
         device: &Wanted,
         side: Side,
         relays: &mut Relays,
-    ) -> Result<Vec<Way>, Failure> {
+    ) -> Result<(Vec<Way>, LinkSwitch), Failure> {
         let queues = match device {
             Wanted::Interface(_) => self.interface_queues,
             Wanted::Pci(_) | Wanted::Vdev(_) => {
@@ -141,10 +155,8 @@ impl Maker<'_> {
             relays.push((side, takes));
             Ok(relay)
         };
-        (0..self.workers)
-            .map(way)
-            .map(|made| made.map_err(Failure::from))
-            .collect()
+        let ways: Result<Vec<Way>, _> = (0..self.workers).map(way).collect();
+        Ok((ways?, link_switch(device, &port)))
     }
 
     fn tap(&self, number: usize) -> Result<Way, Failure> {
@@ -181,6 +193,24 @@ impl Maker<'_> {
         getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
         let seed = u64::from_ne_bytes(seed);
         Ok(teams(self.workers, seed, config.limits.flows, relays))
+    }
+}
+
+/// Switches the link of a port: a kernel interface by its flags, any other by its driver.
+fn link_switch(device: &Wanted, port: &Arc<Port>) -> LinkSwitch {
+    match device {
+        Wanted::Interface(name) => {
+            let name = name.clone();
+            Box::new(move |up| iface::set_up(&name, up).map_err(|e| e.to_string()))
+        }
+        Wanted::Pci(_) | Wanted::Vdev(_) => {
+            // The workers own it: it must not outlive them.
+            let port = Arc::downgrade(port);
+            Box::new(move |up| {
+                let port = port.upgrade().ok_or("the port is closed")?;
+                port.set_link(up).map_err(|e| e.to_string())
+            })
+        }
     }
 }
 

@@ -34,7 +34,10 @@ fn reserve(segment: &Segment, workers: u16) -> u32 {
     let between = workers * (workers - 1) * BURST as u32;
     let tap = match segment.mode {
         Mode::Monitor | Mode::Passthrough | Mode::Block => u32::from(TAP_DESCRIPTORS),
-        Mode::Active => u32::from(TAP_DESCRIPTORS) + segment.limits.hello_outstanding,
+        // Out of bypass it may come back to protection without being asked.
+        Mode::Active | Mode::Bypass => {
+            u32::from(TAP_DESCRIPTORS) + segment.limits.hello_outstanding
+        }
     };
     workers * reserve_of_worker(segment) + between + tap
 }
@@ -47,7 +50,7 @@ fn reserve_of_worker(segment: &Segment) -> u32 {
     let forwarding = 2 * WAITING as u32 + 4 * BURST as u32 + DESCRIPTORS * hardware as u32;
     match segment.mode {
         Mode::Monitor | Mode::Passthrough | Mode::Block => forwarding,
-        Mode::Active => forwarding + SLOTS + REPAIRS as u32,
+        Mode::Active | Mode::Bypass => forwarding + SLOTS + REPAIRS as u32,
     }
 }
 
@@ -200,7 +203,7 @@ fn room_for(segment: &Segment, (lan, wan): (u32, u32)) -> u16 {
 fn kept(segment: &Segment) -> u32 {
     let limits = &segment.limits;
     match segment.mode {
-        Mode::Active => limits
+        Mode::Active | Mode::Bypass => limits
             .retained_frames
             .saturating_add(limits.held_frames)
             .saturating_add(hold_frames(limits)),

@@ -165,14 +165,6 @@ impl<P: Platform> Segment<P> {
         }
     }
 
-    /// Ends every flow with CLOSE and lets go of everything held.
-    pub(crate) fn take_leave(&mut self, now: Instant) {
-        if let Some(protection) = &mut self.protection {
-            protection.close(now);
-        }
-        self.settle(now);
-    }
-
     fn last_flush(&mut self) {
         for _ in 0..LAST_FLUSHES {
             let (lan, wan) = (self.lan.flush(), self.wan.flush());

@@ -3,6 +3,7 @@
 
 mod hear;
 
+use core::ops::Range;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -414,11 +415,16 @@ impl<P: Platform> Protection<P> {
         &mut self.wanted
     }
 
-    /// Ends every flow: CLOSE to the peers, everything held is let go.
-    pub fn close(&mut self, now: Instant) {
-        self.csf.close_all(CloseReason::Normal);
-        self.crf
-            .close_all(now, CloseReason::Normal, &mut self.actions);
+    /// Lets go of everything held.
+    pub fn release(&mut self, now: Instant) {
+        self.crf.release_all(now, &mut self.actions);
+    }
+
+    /// Ends the flows in these slots of the tables with CLOSE to the peers. Whether there are further slots.
+    pub fn close_some(&mut self, now: Instant, slots: Range<u32>) -> bool {
+        let normal = CloseReason::Normal;
+        let sending = self.csf.close_some(slots.clone(), normal);
+        sending | self.crf.close_some(now, slots, normal, &mut self.actions)
     }
 
     /// Takes another configuration for all that is not negotiated yet, and for what need not be.
@@ -446,6 +452,7 @@ impl<P: Platform> Protection<P> {
         self.crf
             .counters()
             .for_each(|name, value| to.crf.push((name, value)));
+        to.times.receiver = *self.crf.times();
         to.paths.extend(self.csf.paths());
         to.events.extend(self.events.drain(..));
     }

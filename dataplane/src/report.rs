@@ -20,6 +20,7 @@ impl<P: Platform> Segment<P> {
         }
         self.count_watched();
         to.counters = self.counters;
+        to.times = *self.times;
         to.counters.lan = self.lan.counters;
         to.counters.wan = self.wan.counters;
         to.lan_up = self.lan.device.link_up();

@@ -15,11 +15,13 @@ use crate::classify::{Datagram, Refusal, Side, Source, Verdict, View};
 use crate::counters::{Drops, SegmentCounters};
 use crate::guard::{Guard, Remake};
 use crate::inband::Inband;
+use crate::leave::Leaving;
 use crate::metering::{Metering, Tap};
 use crate::order::Arrival;
 use crate::protect::Protection;
 use crate::rate::WanRate;
 use crate::team::{Fact, Item, Team};
+use crate::times::SegmentTimes;
 use crate::tx::Egress;
 use crate::watch::Watch;
 
@@ -43,7 +45,10 @@ pub struct Segment<P: Platform> {
     pub(crate) pool: P::Pool,
     pub(crate) inband: Option<Inband<P>>,
     pub(crate) counters: SegmentCounters,
+    pub(crate) times: Box<SegmentTimes>,
     pub(crate) protection: Option<Protection<P>>,
+    /// Protection that takes leave.
+    pub(crate) leaving: Option<Leaving<P>>,
     /// Flows that are only watched.
     pub(crate) watch: Option<Watch>,
     pub(crate) to_lan: Vec<P::Buf>,
@@ -110,7 +115,9 @@ impl<P: Platform> Segment<P> {
             pool: parts.pool,
             inband: parts.inband,
             counters: SegmentCounters::default(),
+            times: Box::default(),
             protection,
+            leaving: None,
             watch: None,
             guard,
             backlog: 0,
@@ -171,7 +178,9 @@ impl<P: Platform> Segment<P> {
         };
         let receiver = self.backlog.is_multiple_of(MAX_BACKLOG);
         let now = clock();
-        busy |= self.guarded(now, |s| s.run_timers(now, receiver) | s.send_repair(now));
+        busy |= self.guarded(now, |s| {
+            s.run_timers(now, receiver) | s.send_repair(now) | s.leave_on(now)
+        });
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(LOOK_AT_POOL) {
             self.guarded(now, |s| {
@@ -197,6 +206,7 @@ impl<P: Platform> Segment<P> {
         let any = !burst.is_empty();
         if any {
             let now = clock();
+            self.times.lan_burst.record(burst.len() as u64);
             if let Some(metering) = &mut self.metering {
                 metering.arrived(Side::Lan, now, &burst);
             }
@@ -210,8 +220,7 @@ impl<P: Platform> Segment<P> {
                     Sorted::Gone => {}
                 }
             }
-            self.wan
-                .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+            self.send_to_wan(now, clock);
             self.lan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
@@ -236,6 +245,7 @@ impl<P: Platform> Segment<P> {
         let received = burst.len();
         if received > 0 {
             let now = clock();
+            self.times.wan_burst.record(received as u64);
             if let Some(metering) = &mut self.metering {
                 metering.arrived(Side::Wan, now, &burst);
             }
@@ -254,7 +264,7 @@ impl<P: Platform> Segment<P> {
             self.wan.fetch_ahead();
             self.guarded(now, |s| {
                 s.learn(now);
-                s.offer_to_receiver(now);
+                s.offer_to_receiver(now, Some(clock));
                 // Messages after sources: a symbol that a source of the same burst makes needless is
                 // not decoded.
                 s.read_mail(now);
@@ -294,7 +304,12 @@ impl<P: Platform> Segment<P> {
         self.settle(now);
     }
 
-    pub(crate) fn offer_to_receiver(&mut self, now: Instant) {
+    /// Frames that this worker received itself leave by `clock`.
+    pub(crate) fn offer_to_receiver<C: Fn() -> Instant>(
+        &mut self,
+        now: Instant,
+        clock: Option<&C>,
+    ) {
         if !self.descs.is_empty() {
             self.guard.fault(now);
         }
@@ -311,15 +326,34 @@ impl<P: Platform> Segment<P> {
             }
             None => {
                 self.pass_arrivals();
-                self.lan
-                    .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
+                self.send_to_lan(now, clock);
                 self.watch_burst(now);
             }
         }
         self.descs.clear();
+        self.send_to_lan(now, clock);
+        self.settle(now);
+    }
+
+    /// Sends what leaves with the burst of `now`.
+    fn send_to_wan(&mut self, now: Instant, clock: &impl Fn() -> Instant) {
+        let count = self.to_wan.len() as u64;
+        self.wan
+            .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
+        if count > 0 {
+            let took = clock().since(now).as_nanos() as u64;
+            self.times.lan_to_wan_ns.record_n(took, count);
+        }
+    }
+
+    fn send_to_lan<C: Fn() -> Instant>(&mut self, now: Instant, clock: Option<&C>) {
+        let count = self.to_lan.len() as u64;
         self.lan
             .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
-        self.settle(now);
+        if let Some(clock) = clock.filter(|_| count > 0) {
+            let took = clock().since(now).as_nanos() as u64;
+            self.times.wan_to_lan_ns.record_n(took, count);
+        }
     }
 
     fn read_mail(&mut self, now: Instant) {

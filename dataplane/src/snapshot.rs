@@ -7,14 +7,18 @@ use crem_core::events::Event;
 use crem_core::monitor::MonitoredFlow;
 use crem_core::{crf, csf};
 
-use crate::counters::SegmentCounters;
+use crate::classify::Side;
+use crate::counters::{LinkCounters, SegmentCounters};
 use crate::metering::{MeteringCounters, PointCounters};
+use crate::times::SegmentTimes;
 
 /// One segment at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentSnapshot {
     /// Counters.
     pub counters: SegmentCounters,
+    /// Distributions.
+    pub times: SegmentTimes,
     /// Name of the mode in force.
     pub mode: &'static str,
     /// Why it is not although the document says so.
@@ -23,6 +27,10 @@ pub struct SegmentSnapshot {
     pub lan_up: bool,
     /// Link of the WAN port.
     pub wan_up: bool,
+    /// Links that went, as the auxiliary thread saw them.
+    pub links: LinkCounters,
+    /// The port whose link it holds down.
+    pub held_down: Option<Side>,
     /// Counters of the sender function by name.
     pub csf: Vec<(&'static str, u64)>,
     /// Counters of the receiver function by name.
@@ -60,8 +68,8 @@ pub struct WorkerSnapshot {
     pub loops: u64,
     /// Iterations with something to do.
     pub busy_loops: u64,
-    /// Counters by segment.
-    pub segments: Vec<SegmentCounters>,
+    /// Counters and distributions by segment.
+    pub segments: Vec<(SegmentCounters, SegmentTimes)>,
 }
 
 /// All segments of one worker at one moment, or of all workers together.

@@ -154,7 +154,7 @@ fn serve(
         revision: None,
         segments: Vec::new(),
     };
-    let mut stations = Vec::new();
+    let (mut stations, mut switches) = (Vec::new(), Vec::new());
     let make = Maker {
         eal,
         pool,
@@ -165,13 +165,14 @@ fn serve(
     };
     for (number, (id, config)) in options.document.segments.iter().enumerate() {
         let mtus = ports.mtus(number);
-        let (segments, station) = make.segment(number, (id, config), mtus)?;
+        let made = make.segment(number, (id, config), mtus)?;
         tell_bounds(id, config, count);
-        for ((worker, to), segment) in (0..).zip(&mut workers).zip(segments) {
+        for ((worker, to), segment) in (0..).zip(&mut workers).zip(made.segments) {
             let fault = options.fault_after.map(|after| now + after);
             to.push(segment.with_fault(fault.filter(|_| worker == 0)));
         }
-        stations.extend(station);
+        stations.extend(made.station);
+        switches.push(made.links);
         about.segments.push(describe(id, config, mtus));
     }
     for (worker, segments) in (0..).zip(&mut workers) {
@@ -194,8 +195,16 @@ fn serve(
     let interfaces = interfaces(&options.document);
     let task = Task {
         socket: options.status_socket,
-        applier: Applier::new(options.document, about, started, metered, orders),
+        applier: Applier::new(
+            options.document,
+            about,
+            started,
+            metered,
+            orders,
+            Box::new(move || Instant(clock.now_ns())),
+        ),
         ports: interfaces,
+        links: switches,
         stations,
         affinity: eal.original_affinity(),
         on_ready: options.on_ready,

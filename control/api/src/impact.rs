@@ -40,6 +40,11 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/allowed_peers", Impact::Hot),
     ("/segments/*/reporters", Impact::Hot),
     ("/segments/*/lldp", Impact::Hot),
+    ("/segments/*/on_failure", Impact::Hot),
+    ("/segments/*/link_propagation", Impact::Hot),
+    // Not the relay, which is claimed at the start.
+    ("/segments/*/bypass/duration_s", Impact::Hot),
+    ("/segments/*/bypass/reason", Impact::Hot),
     // Tables are made for as many flows.
     ("/segments/*/limits/flows", Impact::Segment),
     ("/segments/*/limits", Impact::Hot),
@@ -154,6 +159,36 @@ mod tests {
                 "\"monitor\"",
                 "/segments/a/mode",
                 Impact::Segment,
+            ),
+            (
+                "\"active\"",
+                "\"bypass\"",
+                "/segments/a/mode",
+                Impact::Segment,
+            ),
+            (
+                "crem_port = 4801",
+                "crem_port = 4801\non_failure = \"wire\"",
+                "/segments/a/on_failure",
+                Impact::Hot,
+            ),
+            (
+                "crem_port = 4801",
+                "crem_port = 4801\nlink_propagation = { mode = \"wire\" }",
+                "/segments/a/link_propagation/mode",
+                Impact::Hot,
+            ),
+            (
+                "crem_port = 4801",
+                "crem_port = 4801\nbypass = { duration_s = 60 }",
+                "/segments/a/bypass/duration_s",
+                Impact::Hot,
+            ),
+            (
+                "crem_port = 4801",
+                "crem_port = 4801\nbypass = { relay = { test = \"/x\" } }",
+                "/segments/a/bypass/relay",
+                Impact::Process,
             ),
             ("lan0", "lan1", "/segments/a/lan/interface", Impact::Process),
             (

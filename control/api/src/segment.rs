@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use crate::net::{MacAddr, NotAnAddress, Prefix};
+use crate::operation::{Bypass, LinkPropagation, OnFailure};
 use crate::policy::{Limits, Policy};
 use crate::read::{Node, Table};
 
@@ -58,10 +59,18 @@ pub enum Mode {
     Passthrough,
     /// Forwards nothing.
     Block,
+    /// For a time: the relay joins the ports, or, where there is none, as `passthrough`. Then what was before.
+    Bypass,
 }
 
 impl Mode {
-    const ALL: [Self; 4] = [Self::Active, Self::Monitor, Self::Passthrough, Self::Block];
+    const ALL: [Self; 5] = [
+        Self::Active,
+        Self::Monitor,
+        Self::Passthrough,
+        Self::Block,
+        Self::Bypass,
+    ];
 
     /// Its name in documents.
     pub fn name(self) -> &'static str {
@@ -70,6 +79,7 @@ impl Mode {
             Mode::Monitor => "monitor",
             Mode::Passthrough => "passthrough",
             Mode::Block => "block",
+            Mode::Bypass => "bypass",
         }
     }
 }
@@ -149,6 +159,12 @@ pub struct Inband {
 pub struct Segment {
     /// What it does with frames.
     pub mode: Mode,
+    /// What is to become of the wire when this process does not run.
+    pub on_failure: OnFailure,
+    /// Mode `bypass`.
+    pub bypass: Bypass,
+    /// What the link of one port tells the other.
+    pub link_propagation: LinkPropagation,
     /// Port toward the hosts.
     pub lan: Device,
     /// Port toward the other gateway.
@@ -186,6 +202,14 @@ impl Segment {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
         let words = Mode::ALL.map(|mode| (mode.name(), mode));
         let mode = t.required("mode", |n| n.choice(&words));
+        let failures = [("wire", OnFailure::Wire), ("block", OnFailure::Block)];
+        let on_failure = t.or("on_failure", OnFailure::default(), |n| n.choice(&failures));
+        let bypass = t.or("bypass", Bypass::default(), |n| {
+            n.table().and_then(Bypass::read)
+        });
+        let links = t.or("link_propagation", LinkPropagation::default(), |n| {
+            n.table().and_then(LinkPropagation::read)
+        });
         let lan = t.required("lan", read_device);
         let wan = t.required("wan", read_device);
         let crem_port = t.required("crem_port", |n| n.integer(1..=u16::MAX));
@@ -208,6 +232,9 @@ impl Segment {
         t.finish();
         Some(Self {
             mode: mode?,
+            on_failure: on_failure?,
+            bypass: bypass?,
+            link_propagation: links?,
             lan: lan?,
             wan: wan?,
             crem_port: crem_port?,

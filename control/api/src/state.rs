@@ -52,11 +52,17 @@ pub struct WorkerStatus {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SegmentStatus {
-    /// Mode in force: `active`, `monitor`, `passthrough` or `block`.
+    /// Mode in force: `active`, `monitor`, `passthrough`, `block` or `bypass`.
     pub mode: String,
     /// Why the mode in force is not the configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode_reason: Option<String>,
+    /// Mode `bypass`, while it is or was in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bypass: Option<BypassStatus>,
+    /// What becomes of the wire when the process does not run.
+    #[serde(default)]
+    pub on_failure: FailureStatus,
     /// LAN port.
     pub lan: PortStatus,
     /// WAN port.
@@ -83,6 +89,30 @@ pub struct SegmentStatus {
     pub metering_off: Option<String>,
 }
 
+/// Mode `bypass` of a segment.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BypassStatus {
+    /// Where the relay is: `inline`, `wire` or `block`; `none` where there is none.
+    pub relay: String,
+    /// Seconds until the mode before comes back; 0 once it has.
+    pub ends_in_s: u64,
+    /// The mode that comes or came back.
+    pub then: String,
+    /// The reason given.
+    pub reason: String,
+}
+
+/// What becomes of the wire when the process does not run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FailureStatus {
+    /// As configured: `wire` or `block`.
+    pub wanted: String,
+    /// What will happen: without a relay always `block`.
+    pub in_effect: String,
+}
+
 /// One port.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -91,6 +121,9 @@ pub struct PortStatus {
     pub device: String,
     /// Whether the link is up.
     pub link_up: bool,
+    /// Whether it is held down because the other port's link is.
+    #[serde(default)]
+    pub induced_down: bool,
     /// Largest IP packet the port takes, octets; 0 if unknown.
     pub mtu: u32,
 }
@@ -164,12 +197,18 @@ pub struct SegmentCounters {
     pub coding: Named,
     /// In-band interface.
     pub inband: Named,
+    /// Links that went, and what was done about it.
+    #[serde(default)]
+    pub links: Named,
     /// Flows that are only watched, all together, where the mode is or was `monitor`.
     #[serde(default, skip_serializing_if = "Named::is_empty")]
     pub monitor: Named,
     /// Metering, with the counters of each Observation Point.
     #[serde(default, skip_serializing_if = "Named::is_empty")]
     pub metering: Named,
+    /// Distributions of times and sizes by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub distributions: BTreeMap<String, Distribution>,
     /// What workers handed each other.
     #[serde(default, skip_serializing_if = "Named::is_empty")]
     pub team: Named,
@@ -192,6 +231,37 @@ pub struct WorkerCounters {
     pub coding: Named,
     /// What it handed to others and took from them.
     pub team: Named,
+    /// Its distributions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub distributions: BTreeMap<String, Distribution>,
+}
+
+/// How values are distributed: to a quarter of each value.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Distribution {
+    /// Values.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// Half of them are not larger.
+    pub median: u64,
+    /// 99 of 100 are not larger.
+    pub p99: u64,
+    /// 999 of 1,000 are not larger.
+    pub p999: u64,
+    /// Those that have values, in rising order.
+    pub buckets: Vec<Bucket>,
+}
+
+/// Values that are not told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Bucket {
+    /// The largest value of the bucket.
+    pub most: u64,
+    /// Values in it.
+    pub count: u64,
 }
 
 /// What the exporting process says of itself.

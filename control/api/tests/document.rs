@@ -93,7 +93,7 @@ fn all_problems_come_at_once() {
     let prefix = r#"expected a network such as "10.0.1.0/24", no host bits set"#;
     let expected = [
         "/version: found 2, expected an integer 1 to 1".to_owned(),
-        r#"/segments/a/mode: found "on", expected one of "active", "monitor", "passthrough", "block""#.to_owned(),
+        r#"/segments/a/mode: found "on", expected one of "active", "monitor", "passthrough", "block", "bypass""#.to_owned(),
         r#"/segments/a/lan: found {"interface":"lan0","pci":"0000:01:00.0"}, expected exactly one of the keys interface, pci, vdev"#.to_owned(),
         format!("/segments/a/wan: {device}"),
         format!("/segments/a/crem_port: {port}"),

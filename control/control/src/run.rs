@@ -69,7 +69,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .enable_time()
         .build()?;
     let app = App {
-        watcher: Watcher::start(options.others, engine.clone(), Arc::clone(&journal))?,
+        watcher: Watcher::start(
+            options.others,
+            engine.clone(),
+            Arc::clone(&journal),
+            Arc::clone(&audit),
+        )?,
         tokens: Arc::new(Tokens::open(&options.state.join("tokens.json"))?),
         attempts: Arc::new(Attempts::default()),
         metrics: Arc::new(Metrics::new(&options.state)),

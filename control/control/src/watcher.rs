@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crem_api::client::{Client, ClientError};
-use crem_api::state::{Counters, Export, Flows, Status};
+use crem_api::state::{Counters, Export, Flows, SegmentStatus, Status};
 use tokio::sync::watch;
 
-use crate::clock;
 use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::plane;
+use crate::{audit, clock};
 
+/// The mode that is noted.
+const BYPASS: &str = "bypass";
 /// Between two questions.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Longest wait for one answer.
@@ -59,7 +61,12 @@ impl Watcher {
     ///
     /// # Errors
     /// No thread.
-    pub fn start(sockets: Sockets, engine: Engine, journal: Arc<Journal>) -> std::io::Result<Self> {
+    pub fn start(
+        sockets: Sockets,
+        engine: Engine,
+        journal: Arc<Journal>,
+        audit: Arc<audit::Log>,
+    ) -> std::io::Result<Self> {
         let publish = watch::Sender::new(Arc::new(Seen::default()));
         let watcher = Self {
             sockets: sockets.clone(),
@@ -68,7 +75,7 @@ impl Watcher {
         };
         std::thread::Builder::new()
             .name("crem-watch".to_owned())
-            .spawn(move || look(&sockets, &engine, &journal, &publish))?;
+            .spawn(move || look(&sockets, &engine, (&journal, &audit), &publish))?;
         Ok(watcher)
     }
 
@@ -98,7 +105,12 @@ impl Watcher {
     }
 }
 
-fn look(sockets: &Sockets, engine: &Engine, journal: &Journal, publish: &watch::Sender<Arc<Seen>>) {
+fn look(
+    sockets: &Sockets,
+    engine: &Engine,
+    (journal, audit): (&Journal, &audit::Log),
+    publish: &watch::Sender<Arc<Seen>>,
+) {
     let (mut client, mut instance) = (None, None::<String>);
     while !publish.is_closed() {
         let seen = ask(sockets, &mut client);
@@ -112,6 +124,11 @@ fn look(sockets: &Sockets, engine: &Engine, journal: &Journal, publish: &watch::
                     engine.plane_seen(now.clone());
                     instance = Some(now);
                 }
+                let last = publish.borrow().status.clone();
+                for text in bypass_changes(&last.unwrap_or_default(), status) {
+                    journal.push(seen.at_ms, "bypass", text.as_str(), status.revision);
+                    audit.system(seen.at_ms, "bypass", status.revision.unwrap_or(0), &text);
+                }
             }
             None if before => {
                 let text = "The data plane does not answer any more.";
@@ -122,6 +139,29 @@ fn look(sockets: &Sockets, engine: &Engine, journal: &Journal, publish: &watch::
         publish.send_replace(Arc::new(seen));
         std::thread::sleep(PERIOD);
     }
+}
+
+/// Segments whose mode `bypass` began or ended between two answers, in words: it ends by itself, without a request that
+/// would be on record.
+fn bypass_changes(last: &Status, now: &Status) -> Vec<String> {
+    let change = |(id, segment): (&String, &SegmentStatus)| {
+        let before = last.segments.get(id).is_some_and(|s| s.mode == BYPASS);
+        match (before, segment.mode == BYPASS, &segment.bypass) {
+            (false, true, Some(bypass)) => Some(format!(
+                "segment {id}: bypass begins for {} s, relay {}: {}",
+                bypass.ends_in_s, bypass.relay, bypass.reason
+            )),
+            (true, false, _) => {
+                let why = segment.mode_reason.as_deref().unwrap_or("a document");
+                Some(format!(
+                    "segment {id}: bypass ended, {} again: {why}",
+                    segment.mode
+                ))
+            }
+            _ => None,
+        }
+    };
+    now.segments.iter().filter_map(change).collect()
 }
 
 fn ask(sockets: &Sockets, client: &mut Option<Client>) -> Seen {
@@ -147,4 +187,45 @@ fn ask(sockets: &Sockets, client: &mut Option<Client>) -> Seen {
 
 fn export(socket: &Path) -> Option<Export> {
     Client::connect(socket, PATIENCE).ok()?.export().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crem_api::state::BypassStatus;
+
+    fn status(mode: &str, reason: Option<&str>) -> Status {
+        let segment = SegmentStatus {
+            mode: mode.to_owned(),
+            mode_reason: reason.map(str::to_owned),
+            bypass: Some(BypassStatus {
+                relay: "none".to_owned(),
+                ends_in_s: 60,
+                then: "active".to_owned(),
+                reason: "new cable".to_owned(),
+            }),
+            ..SegmentStatus::default()
+        };
+        Status {
+            segments: [("a".to_owned(), segment)].into(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn bypass_is_noted_when_it_begins_and_when_it_ends_by_itself() {
+        let (active, bypass) = (status("active", None), status("bypass", None));
+        assert!(bypass_changes(&active, &active).is_empty());
+        assert!(bypass_changes(&bypass, &bypass).is_empty());
+        assert_eq!(
+            bypass_changes(&active, &bypass),
+            ["segment a: bypass begins for 60 s, relay none: new cable"]
+        );
+        // Also where it was in force before anybody looked.
+        assert_eq!(bypass_changes(&Status::default(), &bypass).len(), 1);
+        assert_eq!(
+            bypass_changes(&bypass, &status("active", Some("the time is over"))),
+            ["segment a: bypass ended, active again: the time is over"]
+        );
+    }
 }

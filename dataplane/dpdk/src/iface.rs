@@ -1,5 +1,5 @@
 //! What the kernel says about an interface of this network namespace, for checks before a port is
-//! opened. Nothing is changed here.
+//! opened. Nothing is changed here but whether it is up.
 
 use nix::libc;
 use std::io;
@@ -56,12 +56,21 @@ fn ask(name: &str, question: libc::Ioctl) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Brings an interface up.
-#[cfg(test)]
-pub(crate) fn set_up(name: &str) -> io::Result<()> {
+/// Sets an interface administratively up or down; down, its other end has no link.
+///
+/// # Errors
+/// What the kernel says: that it is not there, or not allowed.
+pub fn set_up(name: &str, up: bool) -> io::Result<()> {
     let mut request = ask(name, libc::SIOCGIFFLAGS)?;
+    let flag = libc::IFF_UP as libc::c_short;
     // SAFETY: SIOCGIFFLAGS succeeded, so the kernel wrote this member of the union.
-    unsafe { request.ifr_ifru.ifru_flags |= libc::IFF_UP as i16 };
+    unsafe {
+        if up {
+            request.ifr_ifru.ifru_flags |= flag;
+        } else {
+            request.ifr_ifru.ifru_flags &= !flag;
+        }
+    }
     let socket = std::os::unix::net::UnixDatagram::unbound()?;
     // SAFETY: as in `ask`.
     let ret = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };

@@ -218,6 +218,29 @@ impl Port {
         })
     }
 
+    /// Takes the link down, so that the other end of the cable sees that, or lets it come up. From one thread only.
+    ///
+    /// # Errors
+    /// [`Error::Port`]: not every driver can.
+    pub fn set_link(&self, up: bool) -> Result<(), Error> {
+        let mark = log::mark();
+        // SAFETY: plain calls with the number of a port that this value keeps open.
+        let (name, ret) = unsafe {
+            if up {
+                (
+                    "rte_eth_dev_set_link_up",
+                    dpdk_sys::rte_eth_dev_set_link_up(self.inner.id),
+                )
+            } else {
+                (
+                    "rte_eth_dev_set_link_down",
+                    dpdk_sys::rte_eth_dev_set_link_down(self.inner.id),
+                )
+            }
+        };
+        self.inner.done(name, ret, mark)
+    }
+
     /// The port's own Ethernet address.
     ///
     /// # Errors

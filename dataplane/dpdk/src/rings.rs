@@ -103,7 +103,7 @@ mod tests {
     /// A socket on the loopback of a network namespace of this thread's own; `None` without privileges.
     fn listening_socket() -> Option<OwnedFd> {
         unshare(CloneFlags::CLONE_NEWNET).ok()?;
-        crate::iface::set_up("lo").expect("our own loopback");
+        crate::iface::set_up("lo", true).expect("our own loopback");
         let all = socket(
             AddressFamily::Packet,
             SockType::Raw,

@@ -6,13 +6,15 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use crem_api::protocol::{Applied, Apply, ErrorCode, ErrorReply, Running};
-use crem_api::{Document, Impact, changes, from_value, largest, to_value};
+use crem_api::{Document, Impact, Invalid, Mode, Segment, SegmentId};
+use crem_api::{changes, from_value, largest, to_value};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::apply::{Order, Orders};
-use crate::aux::About;
+use crate::aux::boxes::{Boxes, Now};
+use crate::aux::{About, AboutSegment};
 use crate::core_config::core_config;
 use crate::describe::{describe, view};
 use crate::machine::{self, Ports};
@@ -41,7 +43,6 @@ pub struct OrderEnds {
 }
 
 /// Keeps the document in force and replaces it.
-#[derive(Debug)]
 pub struct Applier {
     running: Document,
     generation: u64,
@@ -52,6 +53,7 @@ pub struct Applier {
     /// Workers that have not brought their orders into force yet.
     outstanding: usize,
     about: watch::Sender<Arc<About>>,
+    boxes: Boxes,
 }
 
 impl Applier {
@@ -62,8 +64,11 @@ impl Applier {
         started: Started,
         metered: Metered,
         ends: OrderEnds,
+        now: Now,
     ) -> Self {
-        Self {
+        let boxes = Boxes::new(&running, now);
+        let applier = Self {
+            boxes,
             running,
             generation: 0,
             revision: None,
@@ -72,7 +77,84 @@ impl Applier {
             ends,
             outstanding: 0,
             about: watch::Sender::new(Arc::new(about)),
+        };
+        applier.tell_boxes();
+        applier
+    }
+
+    /// Frames are forwarded.
+    pub(super) fn begin(&mut self) {
+        self.boxes.begin();
+        self.tell_boxes();
+    }
+
+    /// The workers are gone.
+    pub(super) fn end(&mut self) {
+        self.boxes.end();
+    }
+
+    /// What has to be done ten times a second.
+    pub(super) async fn keep_time(&mut self) {
+        self.boxes.beat();
+        self.take_done();
+        for (number, then) in self.boxes.due() {
+            if self.outstanding == 0 {
+                self.come_back(number, then).await;
+            }
         }
+    }
+
+    /// Ends bypass: mode `then` is in force again, or forwarding, should the document not have what that takes.
+    async fn come_back(&mut self, number: usize, then: Mode) {
+        let possible = self.check_as(number, then);
+        let (mode, ports) = match possible {
+            Ok(ports) => (then, ports),
+            Err(invalid) => {
+                tracing::error!("mode {} cannot come back: {invalid}", then.name());
+                match self.check_as(number, Mode::Passthrough) {
+                    Ok(ports) => (Mode::Passthrough, ports),
+                    // Not even that: it goes on as it is, which forwards.
+                    Err(_) => return,
+                }
+            }
+        };
+        self.boxes.come_back(number, mode, mode == then);
+        let Some((id, segment)) = self.running.segments.iter().nth(number) else {
+            return;
+        };
+        let config = self.boxes.in_force(number, segment);
+        for (worker, place) in self.ends.orders.iter().zip(self.places()) {
+            let orders = Orders {
+                generation: self.generation,
+                segments: vec![order(number, id, &config, &ports, &place, true)],
+                metering: Vec::new(),
+            };
+            self.outstanding += usize::from(worker.try_send(Box::new(orders)).is_ok());
+        }
+        self.tell(&ports);
+        if self.wait().await.is_err() {
+            tracing::error!("a worker has not come back from bypass yet");
+        }
+    }
+
+    /// Whether the document would do with another mode of a segment.
+    fn check_as(&self, number: usize, mode: Mode) -> Result<Ports, Invalid> {
+        let mut document = self.running.clone();
+        if let Some(segment) = document.segments.values_mut().nth(number) {
+            segment.mode = mode;
+        }
+        let document = from_value(&to_value(&document))?;
+        machine::check_running(&document, self.started.pool_frames, self.started.room)
+    }
+
+    /// What a segment of each worker is.
+    fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let count = u16::try_from(self.ends.orders.len()).unwrap_or(u16::MAX);
+        (0..count).map(move |index| Place {
+            index,
+            count,
+            seed: 0,
+        })
     }
 
     /// What the status says besides snapshots, as it changes.
@@ -138,18 +220,17 @@ impl Applier {
             let message = "a worker has not taken the last document yet; nothing was changed";
             return Err(ErrorReply::new(ErrorCode::Timeout, message));
         }
-        let count = u16::try_from(self.ends.orders.len()).unwrap_or(u16::MAX);
-        let orders = (0..count).map(|index| {
-            let place = Place {
-                index,
-                count,
-                seed: 0,
-            };
-            let metering = self.metered.changes(&observed, index)?;
-            Ok(self.orders(&wanted, ports, applied, &place, metering))
-        });
-        let orders: Result<Vec<Orders>, _> = orders.collect();
-        let orders = orders.map_err(ErrorReply::invalid)?;
+        let metering = self
+            .places()
+            .map(|p| self.metered.changes(&observed, p.index));
+        let metering: Result<Vec<Vec<Change>>, _> = metering.collect();
+        let metering = metering.map_err(ErrorReply::invalid)?;
+        self.boxes.before(&self.running, &wanted);
+        let orders: Vec<Orders> = self
+            .places()
+            .zip(metering)
+            .map(|(place, metering)| self.orders(&wanted, ports, applied, &place, metering))
+            .collect();
         for (worker, orders) in self.ends.orders.iter().zip(orders) {
             // One that is gone ends the process; room there is.
             self.outstanding += usize::from(worker.try_send(Box::new(orders)).is_ok());
@@ -163,7 +244,9 @@ impl Applier {
             "a document with {} changes comes into force",
             applied.changes.len()
         );
-        self.wait().await
+        let in_force = self.wait().await;
+        self.boxes.after();
+        in_force
     }
 
     /// What one worker has to change.
@@ -179,19 +262,15 @@ impl Applier {
         let segments = segments
             .enumerate()
             .filter(|(_, (old, (_, new)))| old != new);
-        let order = |(number, (_, (id, new))): (usize, (_, (&_, &crem_api::Segment)))| {
+        let order = |(number, (_, (id, new))): (usize, (_, (&_, &Segment)))| {
             let at = format!("/segments/{id}/");
             let mut own = applied
                 .changes
                 .iter()
                 .filter(|c| c.pointer.starts_with(&at));
-            Order {
-                segment: number,
-                config: new.clone(),
-                view: view(id, new, ports.mtus(number)),
-                core: core_config(new, place),
-                anew: own.any(|change| change.impact >= Impact::Segment),
-            }
+            let anew = own.any(|change| change.impact >= Impact::Segment);
+            let new = self.boxes.in_force(number, new);
+            order(number, id, &new, ports, place, anew)
         };
         Orders {
             generation: applied.generation,
@@ -219,9 +298,30 @@ impl Applier {
         })
     }
 
+    /// What the status says of bypass and failure.
+    fn complete(&self, number: usize, about: &mut AboutSegment) {
+        (about.bypass, about.on_failure) = self.boxes.about(number);
+        about.off_reason = self.boxes.off_reason(number);
+    }
+
+    /// The same of all segments, whose rest stays.
+    fn tell_boxes(&self) {
+        self.about.send_modify(|about| {
+            let mut new = About::clone(about);
+            for (number, segment) in new.segments.iter_mut().enumerate() {
+                self.complete(number, segment);
+            }
+            *about = Arc::new(new);
+        });
+    }
+
     fn tell(&self, ports: &Ports) {
         let segments = self.running.segments.iter().enumerate();
-        let segments = segments.map(|(n, (id, s))| describe(id, s, ports.mtus(n)));
+        let segments = segments.map(|(n, (id, s))| {
+            let mut about = describe(id, s, ports.mtus(n));
+            self.complete(n, &mut about);
+            about
+        });
         self.about.send_modify(|about| {
             *about = Arc::new(About {
                 version: about.version.clone(),
@@ -233,10 +333,31 @@ impl Applier {
     }
 }
 
+/// What one worker has to change of a segment.
+fn order(
+    number: usize,
+    id: &SegmentId,
+    config: &Segment,
+    ports: &Ports,
+    place: &Place,
+    anew: bool,
+) -> Order {
+    Order {
+        segment: number,
+        config: config.clone(),
+        view: view(id, config, ports.mtus(number)),
+        core: core_config(config, place),
+        anew,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::mpsc::{Receiver as Orderly, sync_channel};
+
+    use crem_core::time::Instant;
 
     use super::*;
 
@@ -279,15 +400,21 @@ mod tests {
 
     struct Rig {
         applier: Applier,
+        /// Seconds.
+        now: Arc<AtomicU64>,
         orders: Orderly<Box<Orders>>,
         done: tokio::sync::mpsc::Sender<Box<Orders>>,
     }
 
     impl Rig {
         fn new() -> Self {
+            Self::of(BASE)
+        }
+
+        fn of(text: &str) -> Self {
             let (orders, taken) = sync_channel(1);
             let (done, back) = tokio::sync::mpsc::channel(4);
-            let document = crem_api::parse(BASE, crem_api::Syntax::Toml).unwrap();
+            let document = crem_api::parse(text, crem_api::Syntax::Toml).unwrap();
             let ports = machine::check(&document, 16383).unwrap();
             let started = Started {
                 pool_frames: 16383,
@@ -297,13 +424,17 @@ mod tests {
                 version: String::new(),
                 instance: String::new(),
                 revision: None,
-                segments: Vec::new(),
+                segments: vec![AboutSegment::default(); 2],
             };
             let orders = vec![orders];
             let ends = OrderEnds { orders, done: back };
             let (metered, _) = Metered::new(&document, 0);
+            let now = Arc::new(AtomicU64::new(0));
+            let at = Arc::clone(&now);
+            let clock = move || Instant(at.load(Ordering::Relaxed) * 1_000_000_000);
             Self {
-                applier: Applier::new(document, about, started, metered, ends),
+                applier: Applier::new(document, about, started, metered, ends, Box::new(clock)),
+                now,
                 orders: taken,
                 done,
             }
@@ -311,6 +442,19 @@ mod tests {
 
         /// Asks; a worker that obeys answers.
         fn ask(&mut self, apply: &Apply) -> (Result<Applied, ErrorReply>, Option<Box<Orders>>) {
+            self.drive(async |applier| applier.apply(apply).await)
+        }
+
+        /// Lets time pass.
+        fn pass(&mut self, seconds: u64) -> Option<Box<Orders>> {
+            self.now.fetch_add(seconds, Ordering::Relaxed);
+            self.drive(async |applier| applier.keep_time().await).1
+        }
+
+        fn drive<T>(
+            &mut self,
+            what: impl AsyncFnOnce(&mut Applier) -> T,
+        ) -> (T, Option<Box<Orders>>) {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .start_paused(true)
@@ -330,7 +474,7 @@ mod tests {
                     }
                     orders
                 };
-                tokio::join!(self.applier.apply(apply), worker)
+                tokio::join!(what(&mut self.applier), worker)
             })
         }
     }
@@ -351,6 +495,109 @@ mod tests {
         assert_eq!((running.generation, running.revision), (1, Some(3)));
         assert_eq!(running.document, value("1e-6", "1e-7"));
         assert_eq!(rig.applier.about().borrow().revision, Some(3));
+    }
+
+    /// What one order of one segment says.
+    fn mode(orders: Option<Box<Orders>>) -> (Mode, bool) {
+        let orders = orders.unwrap();
+        let [order] = &orders.segments[..] else {
+            panic!("one segment changes");
+        };
+        assert_eq!(order.view.active, order.config.mode == Mode::Active);
+        (order.config.mode, order.anew)
+    }
+
+    #[test]
+    fn bypass_ends_by_itself_and_what_was_before_comes_back() {
+        let mut rig = Rig::new();
+        let bypass = value("\"active\"", "\"bypass\"");
+        let (applied, orders) = rig.ask(&apply(bypass.clone()));
+        assert_eq!(applied.unwrap().impact, Impact::Segment);
+        assert_eq!(mode(orders), (Mode::Bypass, true));
+        assert!(rig.pass(1_799).is_none());
+        let about = rig.applier.about().borrow().segments[0].bypass.clone();
+        let (status, until) = about.unwrap();
+        assert_eq!(
+            (status.relay.as_str(), status.then.as_str()),
+            ("none", "active")
+        );
+        assert_eq!(until, Instant(1_800_000_000_000));
+        assert_eq!(mode(rig.pass(1)), (Mode::Active, true));
+        assert!(rig.pass(5_000).is_none());
+        let about = rig.applier.about().borrow().segments[0].clone();
+        assert!(
+            about
+                .off_reason
+                .unwrap()
+                .starts_with("the time of mode bypass is over")
+        );
+        // The document still says bypass; what it changes besides comes into force in the mode there is.
+        assert_eq!(rig.applier.running().document, bypass);
+        let mut other = bypass.clone();
+        other["segments"]["a"]["policy"]["target_fec"] = serde_json::json!(1e-7);
+        assert_eq!(
+            mode(rig.ask(&apply(other.clone())).1),
+            (Mode::Active, false)
+        );
+        // Asked for again, it begins again; and a document ends it.
+        other["segments"]["a"]["bypass"]["reason"] = serde_json::json!("the cable again");
+        assert_eq!(mode(rig.ask(&apply(other)).1).0, Mode::Bypass);
+        assert_eq!(mode(rig.ask(&apply(value("", ""))).1), (Mode::Active, true));
+        let about = rig.applier.about().borrow().segments[0].clone();
+        assert_eq!((about.bypass, about.off_reason), (None, None));
+    }
+
+    #[test]
+    fn what_cannot_come_back_from_bypass_is_forwarded_and_said() {
+        let mut rig = Rig::new();
+        let mut bypass = value("\"active\"", "\"bypass\"");
+        bypass["segments"]["a"]["peers"] = serde_json::json!({});
+        assert_eq!(mode(rig.ask(&apply(bypass)).1), (Mode::Bypass, true));
+        assert_eq!(mode(rig.pass(1_800)), (Mode::Passthrough, true));
+        let about = rig.applier.about().borrow().segments[0].clone();
+        assert!(
+            about
+                .off_reason
+                .unwrap()
+                .contains("has not what the mode before takes")
+        );
+    }
+
+    #[test]
+    fn a_relay_joins_the_ports_after_the_workers_let_go_and_comes_in_before_they_begin() {
+        let path = std::env::temp_dir().join(format!("crem-applied-relay-{}", std::process::id()));
+        let relay = format!(
+            "crem_port = 4801\non_failure = \"wire\"\nbypass = {{ relay = {{ test = {path:?} }} }}"
+        );
+        let text = BASE.replacen("crem_port = 4801", &relay, 1);
+        let mut rig = Rig::of(&text);
+        let told = || std::fs::read_to_string(&path).unwrap_or_default();
+        rig.applier.begin();
+        rig.pass(1);
+        assert_eq!(told(), "position inline\non_failure wire\nbeats 1\n");
+        let about = rig.applier.about().borrow().segments[0].clone();
+        assert_eq!(about.on_failure.in_effect, "wire");
+        let bypass = text.replacen("\"active\"", "\"bypass\"", 1);
+        let bypass = to_value(&crem_api::parse(&bypass, crem_api::Syntax::Toml).unwrap());
+        assert_eq!(mode(rig.ask(&apply(bypass)).1).0, Mode::Bypass);
+        assert!(told().starts_with("position wire\n"), "{}", told());
+        assert_eq!(mode(rig.pass(1_800)).0, Mode::Active);
+        assert!(told().starts_with("position inline\n"), "{}", told());
+        rig.applier.end();
+        assert!(told().starts_with("position wire\n"), "as on_failure says");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn without_a_relay_a_failure_blocks_whatever_is_wanted() {
+        let text = BASE.replacen("crem_port", "on_failure = \"wire\"\ncrem_port", 1);
+        let rig = Rig::of(&text);
+        let about = rig.applier.about().borrow().segments[0].clone();
+        let failure = &about.on_failure;
+        assert_eq!(
+            (failure.wanted.as_str(), failure.in_effect.as_str()),
+            ("wire", "block")
+        );
     }
 
     const IPFIX: &str = r#"

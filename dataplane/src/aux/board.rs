@@ -72,13 +72,18 @@ fn worker(part: &Snapshot) -> WorkerSnapshot {
     WorkerSnapshot {
         loops: part.loops,
         busy_loops: part.busy_loops,
-        segments: part.segments.iter().map(|s| s.counters).collect(),
+        segments: part
+            .segments
+            .iter()
+            .map(|s| (s.counters, s.times))
+            .collect(),
     }
 }
 
 /// Ports, next hops and buffers are those of the first worker, which looks at them for all.
 fn add(to: &mut SegmentSnapshot, from: &SegmentSnapshot) {
     to.counters.add(&from.counters);
+    to.times.add(&from.times);
     // Where one worker goes without protection for a while, that is told of all.
     if from.off_reason.is_some() {
         (to.mode, to.off_reason) = (from.mode, from.off_reason);
@@ -138,7 +143,7 @@ mod tests {
         assert_eq!(all.segments[0].counters.lan.rx_frames, 7);
         assert_eq!(all.segments[0].csf, [("packets", 7)]);
         assert_eq!(all.segments[0].mode, "passthrough", "not all of it");
-        let each = all.workers.iter().map(|w| w.segments[0].lan.rx_frames);
+        let each = all.workers.iter().map(|w| w.segments[0].0.lan.rx_frames);
         assert_eq!(each.collect::<Vec<_>>(), [1, 2, 4]);
         assert!(board.take(&said(2, 8)).is_none());
         let all = board.take(&said(0, 1)).unwrap();

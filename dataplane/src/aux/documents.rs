@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-use crem_api::Mode;
 use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get, Reply};
 use crem_api::state::{
-    Counters, Flows, InbandStatus, Named, PeerStatus, PortStatus, SegmentCounters, SegmentStatus,
-    Status, WorkerCounters, WorkerStatus,
+    BypassStatus, Counters, Distribution, FailureStatus, Flows, InbandStatus, Named, PeerStatus,
+    PortStatus, SegmentCounters, SegmentStatus, Status, WorkerCounters, WorkerStatus,
 };
+use crem_api::{LinkPropagation, Mode};
+use crem_core::time::Instant;
 use crem_wire::frame::Mac;
 
+use crate::classify::Side;
+use crate::counters::SegmentCounters as WorkerPart;
 use crate::flows::{flow, path};
 use crate::metering::each_name;
 use crate::metering::relay::RelayState;
 use crate::snapshot::{SegmentSnapshot, Snapshot, WorkerSnapshot};
+use crate::times::{SegmentTimes, distribution};
 
 /// What stays the same while the process runs.
 #[derive(Clone, Debug)]
@@ -31,7 +35,7 @@ pub struct About {
 }
 
 /// The same of one segment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct AboutSegment {
     /// Id.
     pub id: String,
@@ -43,6 +47,14 @@ pub struct AboutSegment {
     pub inband: Option<InbandStatus>,
     /// Configured peers.
     pub peers: Vec<IpAddr>,
+    /// What the link of one port does to the other.
+    pub link_propagation: LinkPropagation,
+    /// Mode `bypass`, and when it ends.
+    pub bypass: Option<(BypassStatus, Instant)>,
+    /// What becomes of the wire without this process.
+    pub on_failure: FailureStatus,
+    /// Why the mode in force is not the document's.
+    pub off_reason: Option<&'static str>,
 }
 
 /// The answer to a request.
@@ -88,9 +100,10 @@ fn status(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> St
 }
 
 fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> SegmentStatus {
-    let port = |(device, mtu): &(String, u32), link_up| PortStatus {
+    let port = |(device, mtu): &(String, u32), link_up, side| PortStatus {
         device: device.clone(),
         link_up,
+        induced_down: s.held_down == Some(side),
         mtu: *mtu,
     };
     let mut peers: BTreeMap<IpAddr, PeerStatus> = about
@@ -106,9 +119,17 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
     }
     SegmentStatus {
         mode: s.mode.to_owned(),
-        mode_reason: s.off_reason.map(str::to_owned),
-        lan: port(&about.lan, s.lan_up),
-        wan: port(&about.wan, s.wan_up),
+        mode_reason: s.off_reason.or(about.off_reason).map(str::to_owned),
+        bypass: about.bypass.as_ref().map(|(status, until)| {
+            let left = until.since(Instant(snapshot.at_ns));
+            BypassStatus {
+                ends_in_s: left.as_secs() + u64::from(left.subsec_nanos() > 0),
+                ..status.clone()
+            }
+        }),
+        on_failure: about.on_failure.clone(),
+        lan: port(&about.lan, s.lan_up, Side::Lan),
+        wan: port(&about.wan, s.wan_up, Side::Wan),
         inband: about.inband.clone(),
         peers,
         loops: snapshot.loops,
@@ -162,21 +183,35 @@ fn segment_counters(s: &SegmentSnapshot) -> SegmentCounters {
         crf: named(|f| s.crf.iter().for_each(|(name, value)| f(name, *value))),
         coding: named(|f| c.coding.for_each(f)),
         inband: named(|f| c.inband.for_each(f)),
+        links: named(|f| s.links.for_each(f)),
         monitor: monitor(s),
         metering: metering(s),
         team: named(|f| c.team.for_each(f)),
+        distributions: distributions(&s.times),
         workers: Vec::new(),
     }
 }
 
-fn worker_counters(c: &crate::counters::SegmentCounters) -> WorkerCounters {
+fn worker_counters((c, times): &(WorkerPart, SegmentTimes)) -> WorkerCounters {
     WorkerCounters {
         lan: named(|f| c.lan.for_each(f)),
         wan: named(|f| c.wan.for_each(f)),
         drops: named(|f| c.drops.for_each(f)),
         coding: named(|f| c.coding.for_each(f)),
         team: named(|f| c.team.for_each(f)),
+        distributions: distributions(times),
     }
+}
+
+/// Those that have values.
+fn distributions(times: &SegmentTimes) -> BTreeMap<String, Distribution> {
+    let mut all = BTreeMap::new();
+    times.for_each(|name, histogram| {
+        if histogram.count() > 0 {
+            all.insert(name.to_owned(), distribution(histogram));
+        }
+    });
+    all
 }
 
 /// Nothing where nobody watches or watched.

@@ -4,8 +4,10 @@
 
 mod apply;
 mod board;
+mod boxes;
 mod documents;
 mod kernel;
+mod links;
 mod ports;
 mod socket;
 mod watchdog;
@@ -32,12 +34,15 @@ use crate::metering::{Relaying, Shared, utc_offset};
 use crate::snapshot::{NextHop, Snapshot, Wanted};
 
 use board::Board;
+use links::AllLinks;
 use ports::KernelPorts;
 use watchdog::Watchdog;
 
 pub use apply::{Applier, OrderEnds, Started};
+pub use boxes::Now;
 pub use documents::{About, AboutSegment};
 pub use kernel::interface_name;
+pub use links::LinkSwitch;
 pub use ports::PortInterface;
 pub use socket::check as check_socket;
 
@@ -45,6 +50,8 @@ pub use socket::check as check_socket;
 const BUSY_RELAY: Duration = Duration::from_millis(2);
 /// The same while nothing comes.
 const IDLE_RELAY: Duration = Duration::from_millis(10);
+/// Between two beats of bypass relays.
+const KEEP_TIME: Duration = Duration::from_millis(100);
 /// Time for the last records at the end.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 
@@ -99,6 +106,8 @@ pub struct Task {
     pub applier: Applier,
     /// Kernel interfaces that are ports: the kernel itself is to stay silent on them.
     pub ports: Vec<PortInterface>,
+    /// Switches the links of the LAN and WAN port of each segment.
+    pub links: Vec<[LinkSwitch; 2]>,
     /// In-band interfaces.
     pub stations: Vec<KernelStation>,
     /// CPUs to run on: not the worker's alone.
@@ -190,9 +199,11 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         shared: metered,
     } = task.relaying;
     let relaying = tokio::spawn(pass_records(relay, task.clock));
+    let mut links = AllLinks::new(task.links, &about.borrow());
+    let applier = Arc::new(Mutex::new(task.applier));
     let server = socket::Server {
-        about,
-        applier: Arc::new(Mutex::new(task.applier)),
+        about: about.clone(),
+        applier: Arc::clone(&applier),
         export: Arc::clone(&export),
         latest,
         listing,
@@ -207,10 +218,12 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let mut ports = KernelPorts::new(&task.ports);
     ports.find_blind(&metered);
     let mut on_ready = Some(task.on_ready);
+    let mut keeping = tokio::task::JoinSet::new();
     while let Some(mut snapshot) = snapshots.recv().await {
         log_events(&names, &mut snapshot);
         if snapshot.worker == 0 {
             ports.complete(&mut snapshot);
+            links.look(&about.borrow().clone(), &mut snapshot);
             tell_ring_drops(&snapshot, &metered);
         }
         let all = board.take(&snapshot);
@@ -224,16 +237,29 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         let Some(all) = all else { continue };
         publish.send_replace(Some(all));
         if let Some(on_ready) = on_ready.take() {
+            applier.lock().await.begin();
+            keeping.spawn(keep_time(Arc::clone(&applier)));
             on_ready();
         }
     }
     watching.abort();
+    keeping.shutdown().await;
+    links.let_go();
+    applier.lock().await.end();
     export.ending.store(true, Ordering::Relaxed);
     // The last records; a process that takes none is not waited for.
     let _ = tokio::time::timeout(LAST_RECORDS, relaying).await;
     serving.abort();
     resolving.abort();
     let _ = std::fs::remove_file(&task.socket);
+}
+
+/// Ends what ends by itself, and tells relays that the process lives.
+async fn keep_time(applier: Arc<Mutex<Applier>>) {
+    loop {
+        applier.lock().await.keep_time().await;
+        tokio::time::sleep(KEEP_TIME).await;
+    }
 }
 
 /// Passes records on until the workers are gone.

@@ -289,6 +289,7 @@ mod tests {
                 orders: vec![orders],
                 done,
             },
+            Box::new(|| crem_core::time::Instant(0)),
         )
     }
 

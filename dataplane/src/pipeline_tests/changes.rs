@@ -2,6 +2,7 @@
 
 use crate::apply::{MakeRemake, Order};
 use crate::core_config::core_config;
+use crate::snapshot::FlowSnapshot;
 
 use super::*;
 
@@ -105,6 +106,59 @@ fn leaving_active_takes_leave_and_loses_nothing_and_active_protects_again() {
         assert!(pair.snapshot(1).counters.coding.restored >= 25);
         assert_eq!(pair.snapshot(at).counters.drops, Default::default());
     }
+}
+
+// Each flow is told its end, also where there are more than a queue or a turn has room for.
+#[test]
+fn many_flows_are_told_their_end_a_few_a_turn() {
+    const FLOWS: u32 = 1_500;
+    let mut pair = Pair::new(true);
+    let packet = |qp: u32, psn: u32| {
+        let mut frame = packet(psn);
+        // Behind Ethernet, IPv4, UDP and five octets of the BTH.
+        frame[47..50].copy_from_slice(&qp.to_be_bytes()[1..]);
+        frame
+    };
+    for psn in 0..24 {
+        for qp in 0..FLOWS {
+            pair.gateways[0]
+                .lan
+                .device
+                .arrive(&packet(0x1000 + qp, psn));
+            if qp % 16 == 0 {
+                pair.now.set(pair.now.get() + 1_000_000);
+                pair.step(&mut |_| false);
+                pair.received();
+            }
+        }
+    }
+    let protected = |pair: &mut Pair| {
+        let mut flows = Vec::new();
+        pair.gateways[0].list_flows(0, &mut flows);
+        let bound = |f: &(usize, FlowSnapshot)| matches!(&f.1, FlowSnapshot::Sender(flow) if flow.unprotected.is_none());
+        flows.iter().filter(|f| bound(f)).count() as u64
+    };
+    let before = protected(&mut pair);
+    assert!(before > 300, "{before}");
+    reconfigure(&mut pair, 0, true, |c| c.mode = Mode::Passthrough);
+    let mut most = 0;
+    for _ in 0..400 {
+        let told = closes(&mut pair, 0);
+        pair.step(&mut |_| false);
+        most = most.max(closes(&mut pair, 0) - told);
+    }
+    // Those that were only asked for are told as well.
+    assert!(closes(&mut pair, 0) >= before);
+    let mut far = Vec::new();
+    pair.gateways[1].list_flows(0, &mut far);
+    let bound = far
+        .iter()
+        .any(|f| matches!(&f.1, FlowSnapshot::Receiver(flow) if flow.config.is_some()));
+    assert!(!bound, "the far gateway knows of each");
+    assert!((1..=64).contains(&most), "{most} in one turn");
+    assert!(pair.gateways[0].leaving.is_none());
+    let drops = pair.snapshot(0).counters.drops;
+    assert_eq!((drops.message_no_buffer, drops.tx_full_wan), (0, 0));
 }
 
 #[test]

@@ -27,6 +27,9 @@ enum Whose {
     Both(u16, u16),
 }
 
+/// What others received is not timed: when it came is not known.
+const NOT_HERE: Option<&fn() -> Instant> = None;
+
 impl<P: Platform> Segment<P> {
     /// One of several workers of the segment.
     pub fn with_team(mut self, team: Team<P>) -> Self {
@@ -211,7 +214,7 @@ impl<P: Platform> Segment<P> {
             self.guarded(now, |s| s.offer_handed_sent(now));
             self.take_handed_received();
             self.guarded(now, |s| {
-                s.offer_to_receiver(now);
+                s.offer_to_receiver(now, NOT_HERE);
                 s.read_handed(now);
             });
         }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod fleet;
 mod machine;
 pub mod pace;
 pub mod pattern;
@@ -20,6 +21,7 @@ mod timing;
 pub mod wire;
 
 pub use config::{Endpoint, Operation, Transfer, Tuning};
+pub use fleet::Fleet;
 pub use machine::Machine;
 pub use reader::Reader;
 pub use report::Report;

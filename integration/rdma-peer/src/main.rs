@@ -13,7 +13,8 @@ use crem_rawsock::{
     Options, RawSock, RecvBatch, StopFlag, precise_timers, sleep_ns, wait_readable,
 };
 use crem_rdma_peer::{
-    Endpoint, Machine, Operation, Reader, Report, Requester, Responder, Transfer, Tuning,
+    Endpoint, Fleet, Machine, Operation, Reader, Report, Requester, Responder, Transfer, Tuning,
+    pace::Pacer,
 };
 use crem_wire::frame::{Mac, Tag, Tags};
 use crem_wire::{Psn, Qpn};
@@ -65,6 +66,9 @@ struct Arguments {
     /// The peer's queue pair.
     #[arg(long, default_value_t = 0x11)]
     peer_qp: u32,
+    /// Queue pairs from these on, all of them at once; UDP source ports and seeds count up with them.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    queue_pairs: u32,
     /// UDP source port.
     #[arg(long, default_value_t = 0xc011)]
     udp_source: u16,
@@ -175,7 +179,24 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// One queue pair, or all of them.
 fn machine(arguments: &Arguments, local_mac: Mac) -> Box<dyn Machine> {
+    if arguments.queue_pairs == 1 {
+        return queue_pair(arguments, local_mac, 0, arguments.rate_mbit);
+    }
+    let all = (0..arguments.queue_pairs).map(|number| queue_pair(arguments, local_mac, number, 0));
+    let rate = match arguments.role {
+        Role::Requester => arguments.rate_mbit,
+        // It answers.
+        Role::Responder => 0,
+    };
+    let pacer = Pacer::new(rate, tuning(arguments, rate).burst_ns, 1);
+    let first = Qpn::new(arguments.local_qp);
+    Box::new(Fleet::new(all.collect(), first, pacer))
+}
+
+/// The queue pair of a number, at a rate of its own.
+fn queue_pair(arguments: &Arguments, local_mac: Mac, number: u32, rate: u64) -> Box<dyn Machine> {
     let mut tags = Tags::NONE;
     if let Some(vlan) = arguments.vlan {
         tags.push(Tag::vlan(vlan));
@@ -186,14 +207,15 @@ fn machine(arguments: &Arguments, local_mac: Mac) -> Box<dyn Machine> {
         tags,
         local_ip: arguments.local_ip,
         peer_ip: arguments.peer_ip,
-        udp_source: arguments.udp_source,
+        udp_source: arguments.udp_source.wrapping_add(number as u16),
         udp_source_lasts: arguments.udp_source_lasts,
-        local_qp: Qpn::new(arguments.local_qp),
-        peer_qp: Qpn::new(arguments.peer_qp),
+        local_qp: Qpn::new(arguments.local_qp + number),
+        peer_qp: Qpn::new(arguments.peer_qp + number),
         tos: arguments.tos,
     };
-    let transfer = transfer(arguments);
-    let tuning = tuning(arguments);
+    let mut transfer = transfer(arguments);
+    transfer.seed += u64::from(number);
+    let tuning = tuning(arguments, rate);
     match (arguments.role, transfer.operation) {
         (Role::Responder, _) => Box::new(Responder::new(endpoint, transfer, tuning)),
         (Role::Requester, Operation::Read) => Box::new(Reader::new(endpoint, transfer, tuning)),
@@ -217,13 +239,13 @@ fn transfer(arguments: &Arguments) -> Transfer {
     }
 }
 
-fn tuning(arguments: &Arguments) -> Tuning {
+fn tuning(arguments: &Arguments, rate_mbit: u64) -> Tuning {
     let rtt_ns = arguments.rtt_us.map(|us| us * 1_000);
     // Mbit/s times microseconds are bits; the floor keeps a short path busy.
-    let in_rtt = arguments.rate_mbit * arguments.rtt_us.unwrap_or(20_000) / 8;
+    let in_rtt = rate_mbit * arguments.rtt_us.unwrap_or(20_000) / 8;
     let bandwidth_delay = in_rtt / u64::from(arguments.mtu);
     Tuning {
-        rate_mbit: arguments.rate_mbit,
+        rate_mbit,
         window: arguments
             .window
             .unwrap_or_else(|| (2 * bandwidth_delay).max(128)),

@@ -63,6 +63,43 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what another queue pair of the same end saw and did. Times are the longest, the goodput is that of
+    /// both.
+    pub fn add(&mut self, other: &Self) {
+        self.completed &= other.completed;
+        let counts: [(&mut u64, u64); 20] = [
+            (&mut self.messages, other.messages),
+            (&mut self.octets, other.octets),
+            (&mut self.bytes_wrong, other.bytes_wrong),
+            (&mut self.packets_sent, other.packets_sent),
+            (&mut self.packets_resent, other.packets_resent),
+            (&mut self.timeouts, other.timeouts),
+            (&mut self.naks_received, other.naks_received),
+            (&mut self.naks_sent, other.naks_sent),
+            (&mut self.acks_received, other.acks_received),
+            (&mut self.acks_sent, other.acks_sent),
+            (&mut self.packets_received, other.packets_received),
+            (&mut self.duplicates, other.duplicates),
+            (&mut self.out_of_order, other.out_of_order),
+            (&mut self.ce_marked, other.ce_marked),
+            (&mut self.cnps_received, other.cnps_received),
+            (&mut self.cnps_sent, other.cnps_sent),
+            (&mut self.icrc_errors, other.icrc_errors),
+            (&mut self.protocol_errors, other.protocol_errors),
+            (&mut self.kernel_drops, other.kernel_drops),
+            (&mut self.send_refused, other.send_refused),
+        ];
+        counts.into_iter().for_each(|(to, more)| *to += more);
+        self.longest_gap_us = self.longest_gap_us.max(other.longest_gap_us);
+        self.rtt_us = self.rtt_us.max(other.rtt_us);
+        self.rate_mbit += other.rate_mbit;
+        for (time, other) in self.message_us.iter_mut().zip(other.message_us) {
+            *time = other.max(*time);
+        }
+        let seconds = self.seconds.max(other.seconds);
+        self.set_time((seconds * 1e9) as u64);
+    }
+
     /// Sets time and goodput.
     pub fn set_time(&mut self, nanoseconds: u64) {
         self.seconds = nanoseconds as f64 / 1e9;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Failure;
 use super::gateway::{Gateway, SEGMENT};
+use super::spec::Set;
 
 /// Time for an answer.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -173,6 +174,22 @@ fn next(turn: u64, document: &Value) -> (&'static str, String, Value) {
         }
     };
     (kind, pointer, value)
+}
+
+/// Brings one value of a gateway's segment into force; whether the document has it then.
+pub(crate) fn set_value(gateway: &Gateway, wanted: &Set) -> Result<bool, Failure> {
+    let mut client = Client::connect(gateway.socket(), LIMIT)?;
+    let mut document = client.document()?.document;
+    let pointer = format!("/segments/{SEGMENT}/{}", wanted.key);
+    let value = serde_json::to_value(&wanted.value)?;
+    set(&mut document, &pointer, &value);
+    client.apply(Apply {
+        revision: None,
+        max_impact: Impact::Segment,
+        dry_run: false,
+        document,
+    })?;
+    Ok(client.document()?.document.pointer(&pointer) == Some(&value))
 }
 
 fn set(document: &mut Value, pointer: &str, value: &Value) {

@@ -4,9 +4,11 @@ use crem_wan::Fate;
 use serde::{Deserialize, Serialize};
 
 use super::bounds;
+use super::control_dies;
+use super::links;
 use super::metering;
 use super::monitored;
-use super::report::{FlowReport, Outcome, RunReport};
+use super::report::{FlowReport, Outcome, RunReport, gateway_name};
 use super::spec::{Flow, Gateways, Host, PathReports, Scenario};
 
 /// One expectation and whether it was met.
@@ -31,11 +33,15 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         sound(scenario, run, &mut found);
         stuck(scenario, run, &mut found);
         metering::judge(scenario, run, &mut found);
+        control_dies::judge(scenario, run, &mut found);
         match run.mode.as_str() {
             "monitor" => monitored::judge(run, &mut found),
             "protected" => bounds::judge(&scenario.expect.counters, run, &mut found),
             _ => {}
         }
+    }
+    if let (true, Some(run)) = (scenario.link_propagation, outcome.run("protected")) {
+        links::judge(down_delay_ms(scenario), run, &mut found);
     }
     if let (Some(_), Some(run)) = (scenario.intruder_at, outcome.run("protected")) {
         found.push(Finding::new(
@@ -52,6 +58,9 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
     {
         protection(scenario, run, &mut found);
         workers(scenario, run, &mut found);
+        if !scenario.set.is_empty() {
+            set(scenario, run, &mut found);
+        }
         if scenario.changes > 0 {
             found.push(changes(scenario, run));
         }
@@ -72,6 +81,33 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Of the links, as the scenario has it.
+fn down_delay_ms(scenario: &Scenario) -> u64 {
+    let links = scenario.segment.get("link_propagation");
+    let delay = links.and_then(|links| links.get("down_delay_ms")?.as_integer());
+    delay.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0)
+}
+
+/// Values that were set came into force, ended protection, and the mode came back by itself.
+fn set(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
+    let (wanted, seen) = (scenario.set.len() as u64, run.set);
+    let lapses: u64 = run.flows.iter().map(|flow| flow.lapses).sum();
+    found.push(Finding::new(
+        seen == wanted && lapses > 0,
+        format!(
+            "of {wanted} values {seen} seen set; looks at which a flow was not protected {lapses}"
+        ),
+    ));
+    for gateway in scenario.set.iter().map(|set| gateway_name(set.at)) {
+        let mode = run.modes.get(gateway);
+        let back = mode.is_some_and(|(mode, reason)| mode == "active" && reason.is_some());
+        found.push(Finding::new(
+            back,
+            format!("{gateway} came back by itself: mode and reason {mode:?}"),
+        ));
+    }
 }
 
 /// Order of the packets of each queue pair.
@@ -167,7 +203,7 @@ fn sound(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
         none(1, &format!("frame that nobody sent: {frame};"));
     }
     // A gateway that is down takes frames with it.
-    if scenario.event.is_empty() {
+    if !scenario.breaks_the_wire() {
         none(
             run.sum(|l| l.vanished),
             "source packets gone that the WAN did not lose",
@@ -194,12 +230,15 @@ fn protection(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
     let expect = &scenario.expect;
     for (index, (flow, report)) in scenario.flow.iter().zip(&run.flows).enumerate() {
         found.push(state(index, flow, report));
-        if !scenario.event.is_empty() {
+        if scenario.breaks_the_wire() || !scenario.set.is_empty() {
             let limit = expect.protected_again_ms;
             let again = report.protected_again_ms;
             found.push(Finding::new(
                 again.is_some_and(|ms| ms <= limit),
-                format!("flow {index} protected again after {again:?} ms, at most {limit}"),
+                format!(
+                    "flow {index} protected again {again:?} ms after the gateway forwarded again, \
+                     at most {limit}"
+                ),
             ));
         }
     }
@@ -306,7 +345,7 @@ fn tcp(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
 fn path_reports(expected: &PathReports, run: &RunReport, found: &mut Vec<Finding>) {
     let sent = |host| match host {
         Host::A => run.wan.a_to_b.path_reports,
-        Host::B => run.wan.b_to_a.path_reports,
+        Host::B | Host::C => run.wan.b_to_a.path_reports,
     };
     let count = |host, name| run.csf_at(host, name);
     let at = expected.answered_at;
@@ -370,7 +409,7 @@ fn formula(scenario: &Scenario, flow: &Flow, report: &FlowReport, within: f64) -
 impl Scenario {
     /// Whether gateways take part.
     pub fn has_gateways(&self) -> bool {
-        self.gateways == Gateways::Pair
+        self.gateways != Gateways::None
     }
 }
 

@@ -42,7 +42,7 @@ impl Ends {
             process.wait_ready(READY_LIMIT)?;
             Ok(process)
         };
-        let responder = begin("responder", flow.requester.other(), &responder_report)?;
+        let responder = begin("responder", flow.to(), &responder_report)?;
         let requester = begin("requester", flow.requester, &requester_report)?;
         Ok(Self {
             index,
@@ -77,10 +77,9 @@ impl Ends {
     }
 }
 
-/// Queue pair of a flow's end at a host.
-pub(crate) fn queue_pair(index: usize, host: Host) -> u32 {
-    let side = if host == Host::A { 0x100 } else { 0x200 };
-    side + index as u32
+/// First queue pair of a flow's end at a host; the others of the flow follow.
+pub(crate) fn queue_pair(scenario: &Scenario, index: usize, host: Host) -> u32 {
+    0x100 * u32::from(host.number()) + scenario.first_queue_pair(index)
 }
 
 fn arguments(
@@ -91,16 +90,22 @@ fn arguments(
     host: Host,
 ) -> Vec<String> {
     let family = scenario.family;
+    let peer = if role == "requester" {
+        flow.to()
+    } else {
+        flow.requester
+    };
+    let first = scenario.first_queue_pair(index);
     let mut all: Vec<String> = Vec::new();
     let mut set = |key: &str, value: String| all.extend([format!("--{key}"), value]);
     set("role", role.to_owned());
     set("interface", HOST_INTERFACE.to_owned());
     set("local-ip", family.host(host).to_string());
-    set("peer-ip", family.host(host.other()).to_string());
-    set("peer-mac", mac(host.other()));
-    set("local-qp", queue_pair(index, host).to_string());
-    set("peer-qp", queue_pair(index, host.other()).to_string());
-    set("udp-source", (0xc011 + index as u32).to_string());
+    set("peer-ip", family.host(peer).to_string());
+    set("peer-mac", mac(peer));
+    set("local-qp", queue_pair(scenario, index, host).to_string());
+    set("peer-qp", queue_pair(scenario, index, peer).to_string());
+    set("udp-source", (0xc011 + first).to_string());
     set("operation", flow.operation.name().to_owned());
     set("mtu", flow.rdma_mtu.to_string());
     set("message", flow.message.to_string());
@@ -108,7 +113,10 @@ fn arguments(
         Some(messages) => set("messages", messages.to_string()),
         None => set("duration", flow.seconds.to_string()),
     }
-    set("seed", (index + 1).to_string());
+    set("seed", (first + 1).to_string());
+    if flow.count > 1 {
+        set("queue-pairs", flow.count.to_string());
+    }
     set("rate-mbit", flow.rate_mbit.to_string());
     set("rtt-us", scenario.rtt_us().max(1_000).to_string());
     if let Some(packets) = flow.udp_source_lasts {

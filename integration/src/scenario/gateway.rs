@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crem_api::client::Client;
-use crem_api::state::{Counters, Flow as FlowState, Named, SegmentCounters};
+use crem_api::state::{Counters, Flow as FlowState, Named, SegmentCounters, SegmentStatus};
 use nix::sys::signal::Signal;
 use toml::{Table, Value};
 
 use super::Failure;
 use super::changes::collector;
+use super::control_dies::{Control, ControlReport};
 use super::metering::{self, Sockets};
 use super::process::{Process, Programs};
 use super::report::gateway_name;
@@ -43,6 +44,9 @@ pub(crate) struct Gateway {
     workers: u16,
     watchdog_ms: i64,
     panic_at_ms: Option<i64>,
+    /// Its other process, if the scenario has one, and packets restored when that one was killed.
+    control: Option<Control>,
+    restored: u64,
 }
 
 impl Gateway {
@@ -63,6 +67,8 @@ impl Gateway {
             workers: scenario.workers,
             watchdog_ms: watchdog_ms(scenario),
             panic_at_ms: scenario.panic_at_ms.filter(|_| host == Host::B),
+            control: scenario.has_control().then(|| Control::new(host, folder)),
+            restored: 0,
         };
         std::fs::write(
             gateway.document(),
@@ -107,6 +113,9 @@ impl Gateway {
             "status".into(),
             table("socket", self.socket.display().to_string().into()),
         );
+        if let Some(control) = &self.control {
+            all.insert("control".into(), control.table().into());
+        }
         if exports {
             let sockets = Sockets::of(self.host);
             let path = |path: PathBuf| Value::from(path.display().to_string());
@@ -118,12 +127,52 @@ impl Gateway {
         all
     }
 
+    /// Starts the control process, if there is one: the first time it confirms the document.
+    pub(crate) fn start_control(
+        &mut self,
+        world: &Topology,
+        programs: &Programs,
+    ) -> Result<(), Failure> {
+        let files = [self.bootstrap(), self.document()];
+        let Some(control) = &mut self.control else {
+            return Ok(());
+        };
+        let [bootstrap, document] = files;
+        control.start(world, programs, &self.folder, [&bootstrap, &document])
+    }
+
+    /// Ends the control process as a crash would.
+    pub(crate) fn crash_control(&mut self) -> Result<(), Failure> {
+        self.restored = self.restored();
+        let control = self.control.as_mut().ok_or("there is no control process")?;
+        control.crash()
+    }
+
+    /// What control did after it came back, and what the data plane did without it.
+    pub(crate) fn control_report(&self) -> Option<ControlReport> {
+        let restored = self.restored().saturating_sub(self.restored);
+        let mut report = self.control.as_ref()?.report();
+        report.restored = restored;
+        let running = self.ask(Client::document);
+        report.changed &= running.is_some_and(|r| Control::is_changed(&r.document));
+        Some(report)
+    }
+
+    fn restored(&self) -> u64 {
+        let counters = self.counters();
+        let restored = counters.and_then(|c| c.coding.get("restored").copied());
+        restored.unwrap_or(0)
+    }
+
     /// Starts the process and waits until it forwards.
     pub(crate) fn start(&mut self, world: &Topology, programs: &Programs) -> Result<(), Failure> {
         let mut command = world.command(Place::Gateway(self.host), &programs.gateway);
         command.arg("dataplane");
         command.arg("--config").arg(self.bootstrap());
-        command.arg("--document").arg(self.document());
+        // With control: what that one confirmed.
+        if self.control.is_none() {
+            command.arg("--document").arg(self.document());
+        }
         let mut process = Process::start(command, self.name(), &self.folder)?;
         process.wait_ready(START_LIMIT)?;
         // What other daemons take for a reload or a dump must not end forwarding: the checks that
@@ -185,6 +234,11 @@ impl Gateway {
         counters.map(|counters| counters.export).unwrap_or_default()
     }
 
+    /// What it says of its segment.
+    pub(crate) fn status(&self) -> Option<SegmentStatus> {
+        self.ask(Client::status)?.segments.remove(SEGMENT)
+    }
+
     fn ask<T>(
         &self,
         question: impl FnOnce(&mut Client) -> Result<T, crem_api::client::ClientError>,
@@ -197,6 +251,9 @@ impl Gateway {
     /// Ends it in order; an exit status other than 0 is an error.
     pub(crate) fn stop(&mut self) -> Result<f64, Failure> {
         let name = self.name();
+        if let Some(control) = &mut self.control {
+            control.stop()?;
+        }
         if let Some(process) = &mut self.process {
             let status = process.stop()?;
             if !status.success() {
@@ -233,12 +290,11 @@ fn pool_frames(workers: u16) -> i64 {
 
 /// Short, since a socket's path has little room.
 fn socket_path(host: Host) -> PathBuf {
-    let side = if host == Host::A { 'a' } else { 'b' };
+    let side = host.letter();
     std::env::temp_dir().join(format!("crem-sc-{}-{side}.sock", std::process::id()))
 }
 
 fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table {
-    let other = host.other();
     let mut segment = Table::new();
     let mode = match mode {
         Mode::Active | Mode::Lossless => "active",
@@ -255,8 +311,18 @@ fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table
         "served".into(),
         table(&family.prefix(host), Table::new().into()),
     );
-    let peer = table("address", inband(other).to_string().into());
-    segment.insert("peers".into(), table(&family.prefix(other), peer));
+    let others = scenario.hosts().iter().filter(|&&other| match host {
+        Host::A => other != host,
+        // Sites of a hub have it as their one peer.
+        Host::B | Host::C => other == Host::A,
+    });
+    let peers: Table = others
+        .map(|&other| {
+            let peer = table("address", inband(other).to_string().into());
+            (family.prefix(other), peer)
+        })
+        .collect();
+    segment.insert("peers".into(), peers.into());
     segment.insert(
         "inband".into(),
         table("address", with_bits(inband(host)).into()),
@@ -266,6 +332,7 @@ fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table
         .map(|r| (r.clone(), Table::new().into()))
         .collect();
     segment.insert("reporters".into(), reporters.into());
+    segment.extend(scenario.segment.clone());
     segment.insert("policy".into(), scenario.policy.clone().into());
     segment.insert("limits".into(), scenario.limits.clone().into());
     let mut document = Table::new();

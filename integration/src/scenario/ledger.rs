@@ -78,6 +78,28 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Takes in what another host at the same side sent and received.
+    pub(crate) fn join(&mut self, other: Self) {
+        let streams = self.streams.len() as u32;
+        for (mine, theirs) in [
+            (&mut self.sent, other.sent),
+            (&mut self.received, other.received),
+        ] {
+            for (hash, mut seen) in theirs {
+                seen.place += self.frames;
+                seen.stream += streams;
+                let sum = mine.get(&hash).map_or(0, |seen| seen.count) + seen.count;
+                seen.count = sum;
+                mine.insert(hash, seen);
+            }
+        }
+        // Streams and their highest PSNs are asked for while frames are taken down, which is over.
+        self.arrivals.extend(other.arrivals);
+        self.frames += other.frames;
+        self.crem_seen += other.crem_seen;
+        self.kernel_drops += other.kernel_drops;
+    }
+
     /// Takes a frame down. Frames that are neither RoCEv2 nor CREM are left out.
     pub(crate) fn add(&mut self, outgoing: bool, class: Class, hash: u64, frame: &[u8]) {
         match class {
@@ -353,6 +375,19 @@ mod tests {
             (ledger.extra_copies, ledger.vanished, ledger.foreign),
             (0, 0, 0)
         );
+    }
+
+    #[test]
+    fn hosts_of_one_side_count_together() {
+        let from = record(&[(1, true), (2, true), (3, true)], &[]);
+        let mut to = record(&[], &[1]);
+        let mut more = record(&[], &[2, 2]);
+        more.kernel_drops = 4;
+        to.join(more);
+        let ledger = balance(&from, &to, &[entry(Fate::Lost, 2)], true);
+        assert_eq!((ledger.received, ledger.vanished), (3, 1));
+        assert_eq!((ledger.new_sources_lost, ledger.restored_exactly), (1, 1));
+        assert_eq!((ledger.extra_copies, to.kernel_drops), (1, 4));
     }
 
     #[test]

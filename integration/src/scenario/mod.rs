@@ -5,11 +5,13 @@
 mod bounds;
 mod changes;
 mod check;
+mod control_dies;
 mod demo;
 mod ends;
 mod gateway;
 mod intruder;
 mod ledger;
+mod links;
 mod machine;
 mod metering;
 mod monitored;

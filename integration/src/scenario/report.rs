@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 use super::changes::Changes;
 use super::check::Finding;
+use super::control_dies::ControlReport;
 use super::ledger::Ledger;
+use super::links::LinkReport;
 use super::machine::MachineUse;
 use super::metering::SiteReport;
 use super::spec::Host;
@@ -63,6 +65,18 @@ pub struct RunReport {
     /// CREM frames that a stranger sent.
     #[serde(default)]
     pub intruder_sent: u64,
+    /// Control processes that were killed.
+    #[serde(default)]
+    pub control: BTreeMap<String, ControlReport>,
+    /// Values of documents that were set in time, and seen in force afterwards.
+    #[serde(default)]
+    pub set: u64,
+    /// What became of links that went.
+    #[serde(default)]
+    pub links: Option<LinkReport>,
+    /// Mode of each gateway in the end, and why it is not that of its document.
+    #[serde(default)]
+    pub modes: BTreeMap<String, (String, Option<String>)>,
     /// Documents brought into force meanwhile.
     pub changes: Changes,
     /// Frames from host A to host B.
@@ -104,6 +118,9 @@ pub struct FlowReport {
     pub protected_after_ms: Option<u64>,
     /// Milliseconds after the last restart of a gateway.
     pub protected_again_ms: Option<u64>,
+    /// Looks at which it was not protected any more.
+    #[serde(default)]
+    pub lapses: u64,
     /// State at the gateways, as last seen.
     pub states: Vec<String>,
     /// Reasons for not being protected, as last seen.
@@ -196,6 +213,7 @@ pub(crate) fn gateway_name(host: Host) -> &'static str {
     match host {
         Host::A => "gwA",
         Host::B => "gwB",
+        Host::C => "gwC",
     }
 }
 

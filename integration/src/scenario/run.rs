@@ -8,16 +8,18 @@ use crem_rawsock::StopFlag;
 use crem_wan::LogEntry;
 
 use super::Failure;
+use super::changes::set_value;
 use super::ends::Ends;
 use super::gateway::Gateway;
 use super::intruder::Intruder;
-use super::ledger::balance;
+use super::ledger::{Record, balance};
+use super::links::try_links;
 use super::machine::Ticks;
 use super::metering::{Deed, Site, SiteReport, certificates};
 use super::process::{Process, Programs, read_json};
 use super::report::{FlowReport, Outcome, RunReport, gateway_name};
 use super::script::Script;
-use super::spec::{Family, Host, Mode, Scenario, inband};
+use super::spec::{Family, Host, Mode, Part, Scenario, Set, inband};
 use super::tap::Tap;
 use super::tcp;
 use super::topology::{HOST_INTERFACE, Place, Topology, WAN_SIDES};
@@ -84,6 +86,9 @@ pub fn run(context: &Context, scenario: &Scenario, mode: Mode) -> Result<RunRepo
     if scenario.expect.inband_tcp_closed && mode.is_active() {
         stage.try_tcp(&mut report)?;
     }
+    if scenario.link_propagation {
+        stage.try_links(&mut report)?;
+    }
     stage.collect(&mut report)?;
     Ok(report)
 }
@@ -113,6 +118,8 @@ struct Stage<'a> {
     stuck_since: Option<Instant>,
     sites: Vec<Site>,
     taps: Vec<Tap>,
+    /// What captures that have ended took.
+    records: Vec<Record>,
     intruder: Option<Intruder>,
     wan: Process,
     world: Topology,
@@ -133,8 +140,9 @@ impl<'a> Stage<'a> {
             certificates(&folder)?;
         }
         if mode != Mode::Bare {
-            for host in [Host::A, Host::B] {
+            for &host in scenario.hosts() {
                 let mut gateway = Gateway::prepare(scenario, host, mode, &folder)?;
+                gateway.start_control(&world, &context.programs)?;
                 gateway.start(&world, &context.programs)?;
                 gateways.push(gateway);
                 if let Some(metering) = &scenario.metering {
@@ -154,6 +162,7 @@ impl<'a> Stage<'a> {
             stuck_since: None,
             sites,
             taps,
+            records: Vec::new(),
             intruder: None,
             wan,
             world,
@@ -162,12 +171,19 @@ impl<'a> Stage<'a> {
 
     /// The path works, addresses are resolved.
     fn warm_up(&self) -> Result<(), Failure> {
-        let end = Instant::now() + PING_LIMIT;
-        let target = self.scenario.family.host(Host::B);
-        while !self.world.ping(target, 1) {
-            self.check_stop()?;
-            if Instant::now() > end {
-                return Err(format!("no ping from host A to {target} in {PING_LIMIT:?}").into());
+        for &host in self
+            .scenario
+            .hosts()
+            .iter()
+            .filter(|host| **host != Host::A)
+        {
+            let end = Instant::now() + PING_LIMIT;
+            let target = self.scenario.family.host(host);
+            while !self.world.ping(target, 1) {
+                self.check_stop()?;
+                if Instant::now() > end {
+                    return Err(format!("no ping from host A to {target} in {PING_LIMIT:?}").into());
+                }
             }
         }
         Ok(())
@@ -192,9 +208,18 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// The captures end first: their interface goes.
+    fn try_links(&mut self, report: &mut RunReport) -> Result<(), Failure> {
+        self.end_captures()?;
+        let gateway = self.gateways.first().ok_or("there is no gateway")?;
+        let far = self.scenario.family.host(Host::B);
+        report.links = Some(try_links(&self.world, gateway, far)?);
+        Ok(())
+    }
+
     /// Runs the flows and the events to the end.
     fn transfer(&mut self, report: &mut RunReport) -> Result<(), Failure> {
-        for host in [Host::A, Host::B] {
+        for &host in self.scenario.hosts() {
             let path = self.world.path(Place::Host(host));
             let port = self.scenario.wan.crem_port;
             self.taps.push(Tap::start(path, HOST_INTERFACE, port)?);
@@ -221,11 +246,13 @@ impl<'a> Stage<'a> {
     fn watch_to_the_end(&mut self, start: Instant, report: &mut RunReport) -> Result<(), Failure> {
         let mut script = Script::new(&self.scenario.event, start);
         let mut deeds = self.deeds(start);
+        let mut sets = self.sets(start);
         let mut asked = start;
         loop {
             self.check_stop()?;
             self.run_script(&mut script, report)?;
             self.do_deeds(&mut deeds)?;
+            self.do_sets(&mut sets, &mut script, report)?;
             for gateway in &mut self.gateways {
                 gateway.check_alive()?;
             }
@@ -235,7 +262,8 @@ impl<'a> Stage<'a> {
             if self.mode.is_active() && report.changes.made < self.scenario.changes {
                 report.changes.step(&self.gateways)?;
             }
-            let over = self.requesters_ended()? && script.is_over() && deeds.is_empty();
+            let over =
+                self.requesters_ended()? && script.is_over() && deeds.is_empty() && sets.is_empty();
             report.given_up = !over && start.elapsed() > self.limit();
             let last = over || report.given_up;
             if self.mode.is_active() && (last || asked.elapsed() >= ASK) {
@@ -277,6 +305,37 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// Values to set, last first.
+    fn sets(&self, start: Instant) -> Vec<(Instant, &'a Set)> {
+        let sets = self.scenario.set.iter();
+        let mut sets: Vec<_> = sets
+            .map(|set| (start + Duration::from_millis(set.at_ms), set))
+            .collect();
+        sets.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        sets
+    }
+
+    /// Protection is to come back after each: what was seen before does not count.
+    fn do_sets(
+        &self,
+        sets: &mut Vec<(Instant, &Set)>,
+        script: &mut Script,
+        report: &mut RunReport,
+    ) -> Result<(), Failure> {
+        while let Some((_, set)) = sets.pop_if(|(at, _)| *at <= Instant::now()) {
+            let mut gateways = self.gateways.iter().filter(|g| g.host == set.at);
+            let gateway = gateways
+                .next()
+                .ok_or("a value for a gateway that is not there")?;
+            report.set += u64::from(set_value(gateway, set)?);
+            script.restarted = Some(Instant::now());
+            for flow in &mut report.flows {
+                flow.protected_again_ms = None;
+            }
+        }
+        Ok(())
+    }
+
     /// It learns a Flow ID that is in use, as who listens on the path would.
     fn tell_intruder(&self) {
         let (Some(intruder), Some(host)) = (&self.intruder, self.scenario.intruder_at) else {
@@ -309,7 +368,17 @@ impl<'a> Stage<'a> {
                 .iter_mut()
                 .find(|gateway| gateway.host == act.host);
             let gateway = found.ok_or("an event names a gateway that is not there")?;
-            if act.start {
+            if act.process == Part::Control {
+                if act.start {
+                    gateway.start_control(&self.world, &self.context.programs)?;
+                    let name = gateway_name(act.host).to_owned();
+                    report
+                        .control
+                        .extend(gateway.control_report().map(|r| (name, r)));
+                } else {
+                    gateway.crash_control()?;
+                }
+            } else if act.start {
                 gateway.start(&self.world, &self.context.programs)?;
                 script.restarted = Some(Instant::now());
                 // Protection is to come back: what was seen before does not count.
@@ -352,6 +421,10 @@ impl<'a> Stage<'a> {
             report
                 .gateways
                 .extend(gateway.counters().map(|c| (name.to_owned(), c)));
+            if let Some(status) = gateway.status() {
+                let mode = (status.mode, status.mode_reason);
+                report.modes.insert(name.to_owned(), mode);
+            }
             if self.mode == Mode::Monitor {
                 report.watched.insert(name.to_owned(), gateway.flows());
             }
@@ -370,10 +443,19 @@ impl<'a> Stage<'a> {
         self.balance(report)
     }
 
-    fn balance(&mut self, report: &mut RunReport) -> Result<(), Failure> {
-        let mut records = Vec::new();
+    fn end_captures(&mut self) -> Result<(), Failure> {
         for tap in self.taps.drain(..) {
-            records.push(tap.finish()?);
+            self.records.push(tap.finish()?);
+        }
+        Ok(())
+    }
+
+    fn balance(&mut self, report: &mut RunReport) -> Result<(), Failure> {
+        self.end_captures()?;
+        let mut records = std::mem::take(&mut self.records);
+        // Whatever is not at side A is at side B.
+        for record in records.split_off(records.len().min(2)) {
+            records.last_mut().ok_or("no capture")?.join(record);
         }
         let text = std::fs::read_to_string(self.folder.join("wan.log.txt"))?;
         let log: Vec<LogEntry> = text.lines().filter_map(LogEntry::parse).collect();

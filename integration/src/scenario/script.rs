@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::spec::{Event, Host};
+use super::spec::{Event, Host, Part};
 
 /// The events that are still to come.
 pub(crate) struct Script {
@@ -11,11 +11,13 @@ pub(crate) struct Script {
     pub(crate) restarted: Option<Instant>,
 }
 
-/// A gateway goes, or comes back.
+/// A process of a gateway goes, or comes back.
 #[derive(Clone, Copy)]
 pub(crate) struct Act {
     /// Which gateway.
     pub(crate) host: Host,
+    /// Which process.
+    pub(crate) process: Part,
     /// It comes back.
     pub(crate) start: bool,
     /// It goes because this worker is stuck.
@@ -32,6 +34,7 @@ impl Script {
             let host = event.kill;
             let act = |start| Act {
                 host,
+                process: event.process,
                 start,
                 stuck: event.stuck_worker,
             };
@@ -66,6 +69,7 @@ mod tests {
         let event = |at_ms, kill| Event {
             at_ms,
             kill,
+            process: Part::Dataplane,
             stuck_worker: None,
             restart_after_ms: 100,
         };

@@ -37,6 +37,9 @@ pub struct Scenario {
     /// Prefixes of Path Reporters that both gateways believe.
     #[serde(default)]
     pub reporters: Vec<String>,
+    /// Keys for the segment in the document of both gateways.
+    #[serde(default)]
+    pub segment: toml::Table,
     /// Keys for `policy` in the document of both gateways.
     #[serde(default)]
     pub policy: toml::Table,
@@ -52,6 +55,12 @@ pub struct Scenario {
     /// What happens while the flows run.
     #[serde(default)]
     pub event: Vec<Event>,
+    /// Values of documents that change while the flows run.
+    #[serde(default)]
+    pub set: Vec<Set>,
+    /// After the flows host A's link goes and comes back.
+    #[serde(default)]
+    pub link_propagation: bool,
     /// What is observed for IPFIX; both gateways export it then, each to collectors of its own.
     pub metering: Option<Metering>,
     /// Documents to bring into force one after the other while the flows run and both gateways protect,
@@ -74,6 +83,8 @@ pub enum Gateways {
     /// A gateway at either end.
     #[default]
     Pair,
+    /// One at side A with two peers: at side B of the WAN a switch joins the gateways of sites B and C.
+    Hub,
     /// Nothing: hosts on the WAN.
     None,
 }
@@ -131,15 +142,35 @@ pub enum Host {
     A,
     /// At side B.
     B,
+    /// At the third site, if there is one: at side B of the WAN.
+    C,
 }
 
 impl Host {
-    /// The other one.
+    /// The other one; where there are three, the first one at the other side.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
             Self::A => Self::B,
-            Self::B => Self::A,
+            Self::B | Self::C => Self::A,
+        }
+    }
+
+    /// Its number in addresses, from 1.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::A => 1,
+            Self::B => 2,
+            Self::C => 3,
+        }
+    }
+
+    /// Its letter in names.
+    pub fn letter(self) -> char {
+        match self {
+            Self::A => 'a',
+            Self::B => 'b',
+            Self::C => 'c',
         }
     }
 }
@@ -178,13 +209,19 @@ pub struct Flow {
     /// Where the requester is.
     #[serde(default)]
     pub requester: Host,
+    /// Where the other end is; without it at the other side.
+    pub responder: Option<Host>,
+    /// Queue pairs that do the same at once, from one process at either host: they take turns at the rate,
+    /// a run of packets each.
+    #[serde(default = "default_count")]
+    pub count: u32,
     /// Path MTU.
     #[serde(default = "default_rdma_mtu")]
     pub rdma_mtu: u16,
     /// Octets a message.
     #[serde(default = "default_message")]
     pub message: u32,
-    /// Messages to move; else messages start during `seconds`.
+    /// Messages to move, by each queue pair; else messages start during `seconds`.
     pub messages: Option<u64>,
     /// See `messages`.
     #[serde(default = "default_seconds")]
@@ -202,6 +239,41 @@ pub struct Flow {
     pub unprotected: Option<String>,
 }
 
+impl Flow {
+    /// Where its other end is.
+    pub fn to(&self) -> Host {
+        self.responder.unwrap_or(self.requester.other())
+    }
+
+    /// Where its data comes from.
+    pub fn data_from(&self) -> Host {
+        match self.operation {
+            Operation::Read => self.to(),
+            Operation::Write | Operation::Send => self.requester,
+        }
+    }
+
+    /// Where its data goes to.
+    pub fn data_to(&self) -> Host {
+        match self.operation {
+            Operation::Read => self.requester,
+            Operation::Write | Operation::Send => self.to(),
+        }
+    }
+}
+
+/// A process of a gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// What forwards.
+    #[default]
+    Dataplane,
+    /// What keeps the document. Where an event names it every gateway has one, and the data planes begin with the
+    /// document that it confirmed.
+    Control,
+}
+
 /// Something that happens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -210,10 +282,27 @@ pub struct Event {
     pub at_ms: u64,
     /// Gateway to end, with SIGKILL unless `stuck_worker` is there.
     pub kill: Host,
+    /// Of its processes, which one.
+    #[serde(default)]
+    pub process: Part,
     /// The worker of this number is stopped, and the gateway has to end by itself.
     pub stuck_worker: Option<u16>,
     /// Milliseconds until it is started again.
     pub restart_after_ms: u64,
+}
+
+/// A value of the segment in a gateway's document changes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Set {
+    /// Milliseconds after the requesters started.
+    pub at_ms: u64,
+    /// At which gateway.
+    pub at: Host,
+    /// Key of the segment, with `/` between parts.
+    pub key: String,
+    /// Its new value.
+    pub value: toml::Value,
 }
 
 /// Which gateway does what with the PATH_REPORTs of the WAN.
@@ -285,6 +374,9 @@ fn default_mtu() -> u16 {
 fn default_workers() -> u16 {
     1
 }
+fn default_count() -> u32 {
+    1
+}
 fn default_limit() -> u64 {
     90
 }
@@ -334,11 +426,7 @@ impl Scenario {
             found.push("protection without gateways".to_owned());
         }
         let data = |flow: &Flow| {
-            let from = match flow.operation {
-                Operation::Read => flow.requester.other(),
-                _ => flow.requester,
-            };
-            if from == Host::A {
+            if flow.data_from() == Host::A {
                 &self.wan.a_to_b
             } else {
                 &self.wan.b_to_a
@@ -363,7 +451,7 @@ impl Scenario {
         if let Some(expected) = self.expect.path_reports {
             let at = |host| match host {
                 Host::A => &self.wan.a_to_b.reporter,
-                Host::B => &self.wan.b_to_a.reporter,
+                Host::B | Host::C => &self.wan.b_to_a.reporter,
             };
             if at(expected.answered_at).is_none() || at(expected.refused_at).is_none() {
                 found.push("path reports are expected of a direction without reporter".to_owned());
@@ -374,11 +462,33 @@ impl Scenario {
         {
             found.push("a fault or an intruder without gateways".to_owned());
         }
+        let sets = !self.set.is_empty() || self.link_propagation;
+        if sets && self.gateways == Gateways::None {
+            found.push("values to set or links to mirror without gateways".to_owned());
+        }
         if self.changes > 0 && self.gateways == Gateways::None {
             found.push("changes without gateways".to_owned());
         }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());
+        }
+        let hosts = self.hosts();
+        let ends = |flow: &Flow| [flow.requester, flow.to()];
+        let strange = |flow: &Flow| {
+            let at_hub = ends(flow).contains(&Host::A) && flow.requester != flow.to();
+            !at_hub || ends(flow).iter().any(|end| !hosts.contains(end))
+        };
+        if self.flow.iter().any(strange) {
+            found
+                .push("a flow that is not between site A and another one that is there".to_owned());
+        }
+        // Nothing spaces the answers of several responders.
+        let read = |flow: &Flow| flow.count > 1 && flow.operation == Operation::Read;
+        if self.flow.iter().any(|flow| flow.count == 0 || read(flow)) {
+            found.push("a flow of no queue pairs, or READs of several".to_owned());
+        }
+        if self.gateways == Gateways::Hub && self.metering.is_some() {
+            found.push("metering at three sites".to_owned());
         }
         if self.metering.is_some() && (self.gateways == Gateways::None || !self.event.is_empty()) {
             found.push("metering without gateways, or with gateways that go".to_owned());
@@ -393,10 +503,33 @@ impl Scenario {
         }
         match self.gateways {
             Gateways::None => vec![Mode::Bare],
-            Gateways::Pair if !self.expect.protection => vec![Mode::Passthrough],
-            Gateways::Pair if self.expect.resent_not_compared.is_some() => vec![Mode::Active],
-            Gateways::Pair => vec![Mode::Passthrough, Mode::Active],
+            _ if !self.expect.protection => vec![Mode::Passthrough],
+            _ if self.expect.resent_not_compared.is_some() => vec![Mode::Active],
+            Gateways::Pair | Gateways::Hub => vec![Mode::Passthrough, Mode::Active],
         }
+    }
+
+    /// The hosts, each behind a gateway of its own where there are gateways.
+    pub fn hosts(&self) -> &'static [Host] {
+        match self.gateways {
+            Gateways::Pair | Gateways::None => &[Host::A, Host::B],
+            Gateways::Hub => &[Host::A, Host::B, Host::C],
+        }
+    }
+
+    /// Whether a process that forwards is ended while flows run.
+    pub fn breaks_the_wire(&self) -> bool {
+        self.event.iter().any(|e| e.process == Part::Dataplane)
+    }
+
+    /// Whether gateways have a control process.
+    pub fn has_control(&self) -> bool {
+        self.event.iter().any(|e| e.process == Part::Control)
+    }
+
+    /// Number of the first queue pair of a flow among those of all flows.
+    pub fn first_queue_pair(&self, flow: usize) -> u32 {
+        self.flow.iter().take(flow).map(|flow| flow.count).sum()
     }
 
     /// Round-trip time of the WAN in microseconds, without queues.
@@ -408,7 +541,7 @@ impl Scenario {
 impl Family {
     /// Address of a host.
     pub fn host(self, host: Host) -> IpAddr {
-        let side = if host == Host::A { 1 } else { 2 };
+        let side = host.number();
         match self {
             Self::Ipv4 => [10, 77, side, 1].into(),
             Self::Ipv6 => [0xfd77, 0, 0, u16::from(side), 0, 0, 0, 1].into(),
@@ -417,7 +550,7 @@ impl Family {
 
     /// Prefix of the hosts of a side.
     pub fn prefix(self, host: Host) -> String {
-        let side = if host == Host::A { 1 } else { 2 };
+        let side = host.number();
         match self {
             Self::Ipv4 => format!("10.77.{side}.0/24"),
             Self::Ipv6 => format!("fd77:0:0:{side}::/64"),
@@ -435,8 +568,7 @@ impl Family {
 
 /// In-band address of a gateway.
 pub(crate) fn inband(host: Host) -> IpAddr {
-    let side = if host == Host::A { 1 } else { 2 };
-    [10, 77, 0, side].into()
+    [10, 77, 0, host.number()].into()
 }
 
 #[cfg(test)]

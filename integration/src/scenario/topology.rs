@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Failure;
+use super::report::gateway_name;
 use super::spec::{Family, Gateways, Host, Scenario, inband};
 
 /// Start of every namespace's name; the process id of the scenario follows.
@@ -21,6 +22,8 @@ pub(crate) enum Place {
     Gateway(Host),
     /// The WAN.
     Wan,
+    /// What joins several gateways at side B of the WAN.
+    Switch,
 }
 
 impl Place {
@@ -28,9 +31,10 @@ impl Place {
         match self {
             Self::Host(Host::A) => "hostA",
             Self::Host(Host::B) => "hostB",
-            Self::Gateway(Host::A) => "gwA",
-            Self::Gateway(Host::B) => "gwB",
+            Self::Host(Host::C) => "hostC",
+            Self::Gateway(host) => gateway_name(host),
             Self::Wan => "wan",
+            Self::Switch => "switch",
         }
     }
 }
@@ -51,6 +55,15 @@ pub(crate) const WAN_INTERFACE: &str = "wan0";
 /// Names of the WAN's interfaces, side A and side B.
 pub(crate) const WAN_SIDES: [&str; 2] = ["wa", "wb"];
 
+/// Name of the bridge that is the switch, and of its port to the WAN.
+const BRIDGE: &str = "br0";
+const UPLINK: &str = "up0";
+
+/// The switch's port to a gateway.
+fn switch_port(host: Host) -> String {
+    format!("p{}", host.letter())
+}
+
 impl Topology {
     /// Builds namespaces and links. `tag` tells the runs of one process apart.
     pub(crate) fn build(scenario: &Scenario, tag: &str) -> Result<Self, Failure> {
@@ -59,31 +72,51 @@ impl Topology {
             base,
             made: Vec::new(),
         };
-        let (a, b) = (Place::Host(Host::A), Place::Host(Host::B));
-        for place in [a, b, Place::Wan] {
-            world.add(place)?;
-        }
+        world.add(Place::Wan)?;
         let [side_a, side_b] = WAN_SIDES;
-        if scenario.gateways == Gateways::Pair {
-            for (host, side) in [(Host::A, side_a), (Host::B, side_b)] {
+        if scenario.gateways == Gateways::Hub {
+            world.switch(scenario)?;
+        }
+        for &host in scenario.hosts() {
+            let at = Place::Host(host);
+            world.add(at)?;
+            let side = if host == Host::A { side_a } else { side_b };
+            let (to, port) = match scenario.gateways {
+                Gateways::Hub if host != Host::A => (Place::Switch, switch_port(host)),
+                _ => (Place::Wan, side.to_owned()),
+            };
+            if scenario.has_gateways() {
                 let gateway = Place::Gateway(host);
                 world.add(gateway)?;
-                world.link(
-                    scenario,
-                    Place::Host(host),
-                    HOST_INTERFACE,
-                    gateway,
-                    LAN_INTERFACE,
-                )?;
-                world.link(scenario, gateway, WAN_INTERFACE, Place::Wan, side)?;
+                world.link(scenario, at, HOST_INTERFACE, gateway, LAN_INTERFACE)?;
+                world.link(scenario, gateway, WAN_INTERFACE, to, &port)?;
+            } else {
+                world.link(scenario, at, HOST_INTERFACE, to, &port)?;
             }
-        } else {
-            world.link(scenario, a, HOST_INTERFACE, Place::Wan, side_a)?;
-            world.link(scenario, b, HOST_INTERFACE, Place::Wan, side_b)?;
+            if to == Place::Switch {
+                world.plug(&port)?;
+            }
+            world.address(scenario.family, host)?;
         }
-        world.address(scenario.family, Host::A)?;
-        world.address(scenario.family, Host::B)?;
         Ok(world)
+    }
+
+    /// A switch at side B of the WAN.
+    fn switch(&mut self, scenario: &Scenario) -> Result<(), Failure> {
+        self.add(Place::Switch)?;
+        let ns = self.name(Place::Switch);
+        let snooping = ["mcast_snooping", "0"];
+        let new = ["-n", &ns, "link", "add", BRIDGE, "type", "bridge"];
+        ip(&[&new[..], &snooping[..]].concat())?;
+        self.set_up(scenario, Place::Switch, BRIDGE)?;
+        let [_, side_b] = WAN_SIDES;
+        self.link(scenario, Place::Switch, UPLINK, Place::Wan, side_b)?;
+        self.plug(UPLINK)
+    }
+
+    fn plug(&self, port: &str) -> Result<(), Failure> {
+        let ns = self.name(Place::Switch);
+        ip(&["-n", &ns, "link", "set", port, "master", BRIDGE])
     }
 
     /// Name of a place's namespace.
@@ -172,6 +205,12 @@ impl Topology {
         Ok(())
     }
 
+    /// Takes the link of an interface down, at both its ends, or lets it come up.
+    pub(crate) fn set_link(&self, place: Place, name: &str, up: bool) -> Result<(), Failure> {
+        let way = if up { "up" } else { "down" };
+        ip(&["-n", &self.name(place), "link", "set", name, way])
+    }
+
     /// Has the kernel keep little of what programs at a place send, so that they notice who reads slowly.
     pub(crate) fn narrow(&self, place: Place) -> Result<(), Failure> {
         let key = "net.ipv4.tcp_wmem=4096 16384 131072";
@@ -210,7 +249,7 @@ impl Drop for Topology {
 
 /// Ethernet address of a host.
 pub(crate) fn mac(host: Host) -> String {
-    format!("02:77:00:00:00:0{}", if host == Host::A { 1 } else { 2 })
+    format!("02:77:00:00:00:0{}", host.number())
 }
 
 /// Runs `ip` and reports what it says if it fails.

@@ -7,7 +7,7 @@ use crem_api::state::Flow as FlowState;
 use super::ends::queue_pair;
 use super::gateway::Gateway;
 use super::report::FlowReport;
-use super::spec::{Family, Flow, Operation, Scenario};
+use super::spec::{Host, Operation, Scenario};
 
 /// Notes for each flow whether, and when first, both gateways call it protected: since `start`, and
 /// since `restarted` if a gateway came back.
@@ -18,18 +18,27 @@ pub(crate) fn watch(
     restarted: Option<Instant>,
     reports: &mut [FlowReport],
 ) {
-    let known: Vec<Vec<FlowState>> = gateways.iter().map(Gateway::flows).collect();
-    for (index, (flow, report)) in scenario.flow.iter().zip(reports).enumerate() {
-        let ours = |state: &&FlowState| is_data_of(scenario.family, index, flow, state);
-        let states: Vec<Option<&FlowState>> =
-            known.iter().map(|flows| flows.iter().find(ours)).collect();
-        note(&states, start, restarted, report);
+    let known: Vec<(Host, Vec<FlowState>)> = gateways.iter().map(|g| (g.host, g.flows())).collect();
+    for (index, report) in reports.iter_mut().enumerate() {
+        let Some(flow) = scenario.flow.get(index) else {
+            return;
+        };
+        let ends = [flow.requester, flow.to()];
+        let at_ends = known.iter().filter(|(host, _)| ends.contains(host));
+        let states: Vec<Vec<&FlowState>> = at_ends
+            .map(|(_, flows)| {
+                let ours = |state: &&FlowState| is_data_of(scenario, index, state);
+                flows.iter().filter(ours).collect()
+            })
+            .collect();
+        note(&states, flow.count as usize, start, restarted, report);
     }
 }
 
-/// Takes down the state of one flow at each gateway.
+/// Takes down the states of one flow at both its gateways: of each of its `count` queue pairs.
 fn note(
-    states: &[Option<&FlowState>],
+    states: &[Vec<&FlowState>],
+    count: usize,
     start: Instant,
     restarted: Option<Instant>,
     report: &mut FlowReport,
@@ -37,10 +46,18 @@ fn note(
     let seen = || states.iter().flatten();
     report.states = seen().map(|state| state.state.clone()).collect();
     report.reasons = seen().filter_map(|state| state.reason.clone()).collect();
-    if !states
-        .iter()
-        .all(|state| state.is_some_and(|state| state.state == "protected"))
-    {
+    if count > 1 {
+        for names in [&mut report.states, &mut report.reasons] {
+            names.sort();
+            names.dedup();
+        }
+    }
+    let protects = |known: &Vec<&FlowState>| known.iter().filter(is_protected).count() == count;
+    let both = !states.is_empty() && states.iter().all(protects);
+    if !both {
+        // A gateway that did not answer says nothing.
+        let told = states.iter().all(|known| !known.is_empty());
+        report.lapses += u64::from(report.protected && told);
         return;
     }
     report.protected = true;
@@ -51,15 +68,23 @@ fn note(
     }
 }
 
-/// Whether a gateway's flow is the data direction of flow `index`.
-fn is_data_of(family: Family, index: usize, flow: &Flow, state: &FlowState) -> bool {
-    let (from, space) = match flow.operation {
-        Operation::Read => (flow.requester.other(), "responses"),
-        Operation::Write | Operation::Send => (flow.requester, "requests"),
+fn is_protected(state: &&&FlowState) -> bool {
+    state.state == "protected"
+}
+
+/// Whether a gateway's flow is the data direction of a queue pair of flow `index`.
+fn is_data_of(scenario: &Scenario, index: usize, state: &FlowState) -> bool {
+    let Some(flow) = scenario.flow.get(index) else {
+        return false;
     };
-    state.source == family.host(from)
-        && state.destination == family.host(from.other())
-        && state.qp == queue_pair(index, from.other())
+    let space = match flow.operation {
+        Operation::Read => "responses",
+        Operation::Write | Operation::Send => "requests",
+    };
+    let first = queue_pair(scenario, index, flow.data_to());
+    state.source == scenario.family.host(flow.data_from())
+        && state.destination == scenario.family.host(flow.data_to())
+        && (first..first + flow.count).contains(&state.qp)
         && state.space == space
 }
 
@@ -93,13 +118,30 @@ mod tests {
     #[test]
     fn protected_needs_both_gateways() {
         let (good, waiting, start) = (state("protected"), state("waiting"), Instant::now());
-        let protected = |states: &[Option<&FlowState>]| {
+        let protected = |states: &[Vec<&FlowState>], count| {
             let mut report = FlowReport::default();
-            note(states, start, None, &mut report);
+            note(states, count, start, None, &mut report);
             report.protected
         };
-        assert!(protected(&[Some(&good), Some(&good)]));
-        assert!(!protected(&[Some(&good), Some(&waiting)]));
-        assert!(!protected(&[Some(&good), None]));
+        assert!(protected(&[vec![&good], vec![&good]], 1));
+        assert!(!protected(&[vec![&good], vec![&waiting]], 1));
+        assert!(!protected(&[vec![&good], vec![]], 1));
+        assert!(protected(&[vec![&good, &good], vec![&good, &good]], 2));
+        assert!(!protected(&[vec![&good, &good], vec![&good]], 2));
+        assert!(!protected(&[vec![&good, &waiting], vec![&good, &good]], 2));
+    }
+
+    #[test]
+    fn protection_that_ends_is_a_lapse_and_silence_is_none() {
+        let (good, waiting, start) = (state("protected"), state("waiting"), Instant::now());
+        let mut report = FlowReport::default();
+        let mut look = |states: &[Vec<&FlowState>]| {
+            note(states, 1, start, None, &mut report);
+            report.lapses
+        };
+        assert_eq!(look(&[vec![&waiting], vec![&waiting]]), 0);
+        assert_eq!(look(&[vec![&good], vec![&good]]), 0);
+        assert_eq!(look(&[vec![&good], vec![]]), 0);
+        assert_eq!(look(&[vec![&waiting], vec![&good]]), 1);
     }
 }

@@ -8,6 +8,7 @@ mod documents;
 mod kernel;
 mod ports;
 mod socket;
+mod wanted;
 mod watchdog;
 
 use std::io;

@@ -39,7 +39,7 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/peers", Impact::Hot),
     ("/segments/*/allowed_peers", Impact::Hot),
     ("/segments/*/reporters", Impact::Hot),
-    ("/segments/*/lldp", Impact::Hot),
+    ("/segments/*/control_frames", Impact::Hot),
     // Tables are made for as many flows.
     ("/segments/*/limits/flows", Impact::Segment),
     ("/segments/*/limits", Impact::Hot),
@@ -47,6 +47,7 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/mode", Impact::Segment),
     ("/segments/*/path_mtu", Impact::Segment),
     ("/segments/*/rdma_mtu", Impact::Segment),
+    ("/segments/*/vxlan", Impact::Segment),
     // The control process has it.
     ("/management", Impact::Hot),
     // What is observed changes between two bursts; collectors are the exporting process's business.
@@ -153,6 +154,12 @@ mod tests {
                 "\"active\"",
                 "\"monitor\"",
                 "/segments/a/mode",
+                Impact::Segment,
+            ),
+            (
+                "crem_port = 4801",
+                "crem_port = 4801\nvxlan = {}",
+                "/segments/a/vxlan",
                 Impact::Segment,
             ),
             ("lan0", "lan1", "/segments/a/lan/interface", Impact::Process),

@@ -59,6 +59,9 @@ struct Arguments {
     /// VLAN ID of every frame sent.
     #[arg(long)]
     vlan: Option<u16>,
+    /// Tag of every frame sent as TPID and VLAN ID, such as 88a8:100; twice for two, the outer one first.
+    #[arg(long = "tag", value_name = "TPID:VID", value_parser = parse_tag, conflicts_with = "vlan")]
+    tags: Vec<Tag>,
     /// Own queue pair.
     #[arg(long, default_value_t = 0x11)]
     local_qp: u32,
@@ -132,6 +135,17 @@ fn parse_mac(text: &str) -> Result<Mac, String> {
         .map_err(|_| "expected six octets".to_owned())
 }
 
+fn parse_tag(text: &str) -> Result<Tag, String> {
+    let expected =
+        || "expected a TPID in hexadecimal, a colon, and a VLAN ID of 0 to 4094".to_owned();
+    let (tpid, vid) = text.split_once(':').ok_or_else(expected)?;
+    let tpid = u16::from_str_radix(tpid, 16).map_err(|_| expected())?;
+    match vid.parse() {
+        Ok(tci @ 0..=4094) => Ok(Tag { tpid, tci }),
+        _ => Err(expected()),
+    }
+}
+
 fn parse_mtu(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
@@ -158,7 +172,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = StopFlag::install()?;
     precise_timers();
     let sock = RawSock::open(&arguments.interface, Options::default())?;
-    let machine = machine(arguments, Mac(sock.mac()));
+    let machine = machine(arguments, Mac(sock.mac()))?;
     let quantum = arguments.quantum_us * 1_000;
     let mut end = End::new(sock, machine, quantum);
     println!("ready");
@@ -175,10 +189,13 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn machine(arguments: &Arguments, local_mac: Mac) -> Box<dyn Machine> {
+fn machine(arguments: &Arguments, local_mac: Mac) -> Result<Box<dyn Machine>, Failure> {
     let mut tags = Tags::NONE;
     if let Some(vlan) = arguments.vlan {
         tags.push(Tag::vlan(vlan));
+    }
+    if !arguments.tags.iter().all(|tag| tags.push(*tag)) {
+        return Err("more than two tags".into());
     }
     let endpoint = Endpoint {
         local_mac,
@@ -194,11 +211,11 @@ fn machine(arguments: &Arguments, local_mac: Mac) -> Box<dyn Machine> {
     };
     let transfer = transfer(arguments);
     let tuning = tuning(arguments);
-    match (arguments.role, transfer.operation) {
+    Ok(match (arguments.role, transfer.operation) {
         (Role::Responder, _) => Box::new(Responder::new(endpoint, transfer, tuning)),
         (Role::Requester, Operation::Read) => Box::new(Reader::new(endpoint, transfer, tuning)),
         (Role::Requester, _) => Box::new(Requester::new(endpoint, transfer, tuning)),
-    }
+    })
 }
 
 fn transfer(arguments: &Arguments) -> Transfer {

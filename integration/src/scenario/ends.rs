@@ -8,6 +8,7 @@ use super::process::{Process, Programs, read_json};
 use super::report::FlowReport;
 use super::spec::{Flow, Host, Scenario};
 use super::topology::{HOST_INTERFACE, Place, Topology, mac};
+use super::tunnel;
 
 /// Time to come up.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -94,10 +95,15 @@ fn arguments(
     let mut all: Vec<String> = Vec::new();
     let mut set = |key: &str, value: String| all.extend([format!("--{key}"), value]);
     set("role", role.to_owned());
-    set("interface", HOST_INTERFACE.to_owned());
+    let (interface, peer_mac) = if flow.tunnelled {
+        (tunnel::TUNNEL_INTERFACE, tunnel::mac(host.other()))
+    } else {
+        (HOST_INTERFACE, mac(host.other()))
+    };
+    set("interface", interface.to_owned());
     set("local-ip", family.host(host).to_string());
     set("peer-ip", family.host(host.other()).to_string());
-    set("peer-mac", mac(host.other()));
+    set("peer-mac", peer_mac);
     set("local-qp", queue_pair(index, host).to_string());
     set("peer-qp", queue_pair(index, host.other()).to_string());
     set("udp-source", (0xc011 + index as u32).to_string());
@@ -116,6 +122,9 @@ fn arguments(
     }
     if let Some(vlan) = flow.vlan {
         set("vlan", vlan.to_string());
+    }
+    for tag in &flow.tags {
+        set("tag", tag.clone());
     }
     if flow.selective_repeat {
         all.push("--selective-repeat".to_owned());

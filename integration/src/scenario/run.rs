@@ -21,6 +21,7 @@ use super::spec::{Family, Host, Mode, Scenario, inband};
 use super::tap::Tap;
 use super::tcp;
 use super::topology::{HOST_INTERFACE, Place, Topology, WAN_SIDES};
+use super::tunnel;
 use super::watch::watch;
 
 /// CREM port of a scenario that names none.
@@ -162,8 +163,15 @@ impl<'a> Stage<'a> {
 
     /// The path works, addresses are resolved.
     fn warm_up(&self) -> Result<(), Failure> {
+        self.reach(self.scenario.family.host(Host::B))?;
+        match &self.scenario.vxlan {
+            Some(_) => self.reach(tunnel::end(Host::B)),
+            None => Ok(()),
+        }
+    }
+
+    fn reach(&self, target: std::net::IpAddr) -> Result<(), Failure> {
         let end = Instant::now() + PING_LIMIT;
-        let target = self.scenario.family.host(Host::B);
         while !self.world.ping(target, 1) {
             self.check_stop()?;
             if Instant::now() > end {

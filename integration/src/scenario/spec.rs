@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 use super::bounds::Bound;
 use super::metering::Metering;
+use super::tunnel::Vxlan;
 
 /// A scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +38,11 @@ pub struct Scenario {
     /// Prefixes of Path Reporters that both gateways believe.
     #[serde(default)]
     pub reporters: Vec<String>,
+    /// How gateways reach their interfaces.
+    #[serde(default)]
+    pub ports: Ports,
+    /// Tunnels between the hosts.
+    pub vxlan: Option<Vxlan>,
     /// Keys for `policy` in the document of both gateways.
     #[serde(default)]
     pub policy: toml::Table,
@@ -76,6 +82,27 @@ pub enum Gateways {
     Pair,
     /// Nothing: hosts on the WAN.
     None,
+}
+
+/// How gateways reach their interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ports {
+    /// Through AF_PACKET.
+    #[default]
+    Interface,
+    /// Through AF_XDP, which keeps every tag as it is.
+    Xdp,
+}
+
+impl Ports {
+    /// As documents spell it.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Interface => "interface",
+            Self::Xdp => "xdp",
+        }
+    }
 }
 
 /// IP family of the hosts.
@@ -193,6 +220,12 @@ pub struct Flow {
     pub rate_mbit: u64,
     /// VLAN ID of all its frames.
     pub vlan: Option<u16>,
+    /// Tags of all its frames, outermost first, such as `"88a8:100"`: TPID and VLAN ID.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Its frames go through the tunnel.
+    #[serde(default)]
+    pub tunnelled: bool,
     /// Resend single packets.
     #[serde(default)]
     pub selective_repeat: bool,
@@ -373,6 +406,9 @@ impl Scenario {
             && self.gateways == Gateways::None
         {
             found.push("a fault or an intruder without gateways".to_owned());
+        }
+        if self.vxlan.is_none() && self.flow.iter().any(|flow| flow.tunnelled) {
+            found.push("a tunnelled flow without vxlan".to_owned());
         }
         if self.changes > 0 && self.gateways == Gateways::None {
             found.push("changes without gateways".to_owned());

@@ -15,6 +15,7 @@ use crem_wire::frame::{
 use crem_wire::roce::{self, Bth, CmMessage, Reth};
 use crem_wire::{Psn, Qpn, icrc};
 
+use crate::control_frames::{Control, ControlFrames};
 use crate::overheard::{acknowledgment, direction, response, unsequenced};
 
 /// The side that a frame came in on.
@@ -66,8 +67,10 @@ pub struct View {
     pub learn: bool,
     /// Whether the ICRC of sources is checked (AMB-BADSRC).
     pub verify_sources: bool,
-    /// Whether LLDP stops here.
-    pub drop_lldp: bool,
+    /// Which protocols between neighbours stop here.
+    pub control: ControlFrames,
+    /// VXLAN networks whose flows are protected, ascending; all of them without any.
+    pub networks: Vec<u32>,
     /// By side, the octets of a frame from which on the port may have cut it; [`NEVER_CUT`] where it
     /// does not.
     pub cut_from: [usize; 2],
@@ -83,8 +86,8 @@ pub enum Refusal {
     Truncated,
     /// Pause or PFC.
     MacControl,
-    /// LLDP: of one link, and with DCBX it would negotiate PFC across the path (AMB-QOS-PFC).
-    Lldp,
+    /// Of a protocol between neighbours that the document stops here (AMB-QOS-PFC).
+    Control(Control),
     /// Our own frame came back.
     OwnSource,
     /// For our station, in another VLAN.
@@ -145,6 +148,8 @@ pub enum Verdict {
     Transit,
     /// The same; it is an addressed source whose ICRC is wrong.
     Unverified,
+    /// The same; it is RoCEv2 in a VXLAN network whose flows are not protected.
+    OtherNetwork,
     /// Send it out of the other port; it is a packet of a stream.
     Source(Source),
     /// Send it out of the other port; it is of datagram service and never protected (AMB-OPCODES).
@@ -170,6 +175,7 @@ impl Verdict {
             Verdict::Forward
             | Verdict::Transit
             | Verdict::Unverified
+            | Verdict::OtherNetwork
             | Verdict::Source(_)
             | Verdict::Unsequenced(_)
             | Verdict::Ack(_)
@@ -198,7 +204,10 @@ impl View {
             return Verdict::Forward;
         };
         match parsed.class {
-            Class::Other(Reason::MacControl) => return Verdict::Refuse(Refusal::MacControl),
+            // Inside of a tunnel it is of another link, and nobody here would obey it.
+            Class::Other(Reason::MacControl) if parsed.tunnel.is_none() => {
+                return Verdict::Refuse(Refusal::MacControl);
+            }
             // What its sender made too short passes, as on a wire: only the port's own cut ends here.
             Class::Other(Reason::IpLength)
                 if frame.len() >= self.cut_from[side as usize] && is_truncated(frame, link) =>
@@ -207,8 +216,8 @@ impl View {
             }
             _ => {}
         }
-        if link.ethertype == ETHERTYPE_LLDP && self.drop_lldp {
-            return Verdict::Refuse(Refusal::Lldp);
+        if let Some(control) = self.control.stopped(frame, link) {
+            return Verdict::Refuse(Refusal::Control(control));
         }
         if let Some(own) = &self.own {
             if own.is_addressed(link, parsed) {
@@ -248,6 +257,12 @@ impl View {
             Side::Lan => self.serves(ip.source),
             Side::Wan => self.serves(ip.destination),
         };
+        if let Some(tunnel) = &parsed.tunnel
+            && !self.networks.is_empty()
+            && self.networks.binary_search(&tunnel.vni).is_err()
+        {
+            return Verdict::OtherNetwork;
+        }
         let space = match bth.opcode.class() {
             roce::Class::Request => PsnSpace::Requests,
             roce::Class::Response | roce::Class::AtomicAck if self.responses => PsnSpace::Responses,
@@ -385,7 +400,6 @@ fn is_truncated(frame: &[u8], link: &Link) -> bool {
     total > packet.len()
 }
 
-const ETHERTYPE_LLDP: u16 = 0x88cc;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 

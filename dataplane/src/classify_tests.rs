@@ -30,7 +30,8 @@ fn view(own: &str, vlan: Option<u16>) -> View {
         responses: false,
         learn: false,
         verify_sources: false,
-        drop_lldp: true,
+        control: ControlFrames::default(),
+        networks: Vec::new(),
         cut_from: [500, NEVER_CUT],
     }
 }
@@ -431,16 +432,26 @@ fn cut_frames_pause_and_our_own_are_refused() {
     let lldp = ethernet(Mac([1, 0x80, 0xc2, 0, 0, 0x0e]), HOST, 0x88cc, &[0; 46]);
     assert_eq!(
         view.classify(&lldp, Side::Lan),
-        Verdict::Refuse(Refusal::Lldp)
+        Verdict::Refuse(Refusal::Control(Control::Lldp))
     );
     let open = View {
-        drop_lldp: false,
+        control: ControlFrames::new(&crem_api::ControlFrames {
+            lldp: crem_api::ControlPolicy::Transparent,
+            stp: crem_api::ControlPolicy::Drop,
+            ..crem_api::ControlFrames::default()
+        }),
         ..view.clone()
     };
     assert_eq!(open.classify(&lldp, Side::Lan), Verdict::Forward);
     // Spanning tree and link aggregation pass.
     let lacp = ethernet(Mac([1, 0x80, 0xc2, 0, 0, 2]), HOST, 0x8809, &[0; 46]);
     assert_eq!(view.classify(&lacp, Side::Lan), Verdict::Forward);
+    let stp = ethernet(Mac([1, 0x80, 0xc2, 0, 0, 0]), HOST, 38, &[0x42; 46]);
+    assert_eq!(view.classify(&stp, Side::Wan), Verdict::Forward);
+    assert_eq!(
+        open.classify(&stp, Side::Wan),
+        Verdict::Refuse(Refusal::Control(Control::Stp))
+    );
 }
 
 /// The stream that a packet from the LAN belongs to.

@@ -111,6 +111,7 @@ fn csf(segment: &Segment, place: &Place, core: &mut CoreConfig) {
     core.csf.report_budget = place.share(limits.report_budget);
     core.csf.idle = Duration::from_millis(u64::from(limits.flow_idle_ms));
     core.csf.learn = segment.policy.learn;
+    core.csf.probe_mtu = segment.policy.probe_mtu;
     let retained = place.share(limits.retained_frames);
     core.csf.retain_packets = retained;
     core.csf.retain_packets_per_flow = retained;

@@ -2,6 +2,10 @@
 
 use crem_wire::crem::ParseError;
 use crem_wire::crem::registry::MessageType;
+use crem_wire::frame::Reason;
+
+use crate::classify::Refusal;
+use crate::control_frames::Control;
 
 macro_rules! counters {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident,)* }) => {
@@ -67,6 +71,18 @@ counters! {
         held_lost,
         /// LLDP, with which the two sides would negotiate their links across the path.
         lldp,
+        /// Spanning tree, which the document stops here.
+        stp,
+        /// Link aggregation, likewise.
+        lacp,
+        /// 802.1X, likewise.
+        dot1x,
+        /// MACsec, likewise.
+        macsec,
+        /// PTP over Ethernet, likewise.
+        ptp,
+        /// Other frames to addresses that bridges keep to themselves, likewise.
+        control_other,
         /// Our own MAC address came in as source: a loop.
         own_source,
         /// Addressed to our MAC address, but not for this VLAN.
@@ -100,6 +116,63 @@ counters! {
         inband_no_buffer,
         /// From the WAN, and the ring to the worker that owns the flow was full.
         handover_full,
+    }
+}
+
+impl Drops {
+    /// Counts a frame that goes no further.
+    pub fn refuse(&mut self, refusal: Refusal) {
+        let count = match refusal {
+            Refusal::Truncated => &mut self.truncated,
+            Refusal::MacControl => &mut self.mac_control,
+            Refusal::Control(Control::Lldp) => &mut self.lldp,
+            Refusal::Control(Control::Stp) => &mut self.stp,
+            Refusal::Control(Control::Lacp) => &mut self.lacp,
+            Refusal::Control(Control::Dot1x) => &mut self.dot1x,
+            Refusal::Control(Control::Macsec) => &mut self.macsec,
+            Refusal::Control(Control::Ptp) => &mut self.ptp,
+            Refusal::Control(Control::Other) => &mut self.control_other,
+            Refusal::OwnSource => &mut self.own_source,
+            Refusal::InbandVlan => &mut self.inband_vlan,
+            Refusal::InbandOther => &mut self.inband_other,
+        };
+        *count += 1;
+    }
+}
+
+/// Frames that passed and could be no packet of a flow, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    reasons: [u64; Reason::ALL.len()],
+    /// RoCEv2 in a VXLAN network whose flows are not protected.
+    pub other_network: u64,
+}
+
+impl Passed {
+    /// Counts a frame.
+    #[inline]
+    pub fn count(&mut self, reason: Reason) {
+        if let Some(count) = self.reasons.get_mut(reason.index()) {
+            *count += 1;
+        }
+    }
+
+    /// Adds what another worker counted.
+    pub fn add(&mut self, other: &Self) {
+        let all = self.reasons.iter_mut().zip(&other.reasons);
+        all.for_each(|(a, b)| *a += b);
+        self.other_network += other.other_network;
+    }
+
+    /// Calls `f` with the name and the value of every counter.
+    pub fn for_each(&self, mut f: impl FnMut(&'static str, u64)) {
+        for (reason, count) in Reason::ALL.iter().zip(&self.reasons) {
+            // Pause and PFC never pass.
+            if *reason != Reason::MacControl {
+                f(reason.name(), *count);
+            }
+        }
+        f("other_network", self.other_network);
     }
 }
 
@@ -338,6 +411,8 @@ pub struct SegmentCounters {
     pub wan: PortCounters,
     /// Frames that ended here.
     pub drops: Drops,
+    /// Frames that passed and are of no flow.
+    pub passed: Passed,
     /// CREM datagrams.
     pub messages: Messages,
     /// Coding.
@@ -356,6 +431,7 @@ impl SegmentCounters {
         self.lan.add(&other.lan);
         self.wan.add(&other.wan);
         self.drops.add(&other.drops);
+        self.passed.add(&other.passed);
         self.messages.add(&other.messages);
         self.coding.add(&other.coding);
         self.inband.add(&other.inband);

@@ -4,11 +4,12 @@
 use std::net::IpAddr;
 
 use crem_api::state::InbandStatus;
-use crem_api::{Inband as InbandConfig, Lldp, MacAddr, Mode, Segment as SegmentConfig, SegmentId};
+use crem_api::{Inband as InbandConfig, MacAddr, Mode, Segment as SegmentConfig, SegmentId};
 use crem_wire::frame::{Mac, ParseConfig};
 
 use crate::aux::{AboutSegment, interface_name};
 use crate::classify::{Station, View};
+use crate::control_frames::ControlFrames;
 use crate::machine;
 
 /// How the worker looks at frames. `mtus` are those of the LAN and the WAN port.
@@ -16,7 +17,7 @@ pub(crate) fn view(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32)) -> 
     View {
         parse: ParseConfig {
             crem_port: Some(config.crem_port),
-            vxlan_port: None,
+            vxlan_port: config.vxlan.as_ref().map(|vxlan| vxlan.port),
         },
         served: config.served.keys().copied().collect(),
         own: config.inband.as_ref().map(|inband| Station {
@@ -29,7 +30,12 @@ pub(crate) fn view(id: &SegmentId, config: &SegmentConfig, mtus: (u32, u32)) -> 
         responses: config.policy.responses,
         learn: config.policy.learn,
         verify_sources: config.policy.verify_sources,
-        drop_lldp: config.lldp == Lldp::Drop,
+        control: ControlFrames::new(&config.control_frames),
+        networks: config
+            .vxlan
+            .iter()
+            .flat_map(|vxlan| vxlan.networks.keys().copied())
+            .collect(),
         cut_from: [
             machine::cut_from(&config.lan, mtus.0),
             machine::cut_from(&config.wan, mtus.1),

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use crem_wire::crem::{Message, RepairHeader};
-use crem_wire::frame::{Ecn, Mac, Tags, UdpFrame, tos};
+use crem_wire::frame::{Ecn, MIN_FRAME_LEN, Mac, Tags, UdpFrame, tos};
 
 use crate::buffer::{Buffer, Pool};
 use crate::slots::RESERVE;
@@ -78,8 +78,11 @@ impl Route {
         message.encode(scratch);
         let headers = self.headers(Ecn::NotEct, true);
         let before = headers.header_len();
-        let mut buffer = pool.take(u16::try_from(before + scratch.len()).ok()?)?;
-        let octets = buffer.octets_mut()?;
+        let len = before + scratch.len();
+        let mut buffer = pool.take(u16::try_from(len.max(MIN_FRAME_LEN)).ok()?)?;
+        // Not every port pads what is shorter than Ethernet frames are.
+        let (octets, padding) = buffer.octets_mut()?.split_at_mut_checked(len)?;
+        padding.fill(0);
         octets.get_mut(before..)?.copy_from_slice(scratch);
         headers.write(octets)?;
         Some(buffer)
@@ -187,6 +190,11 @@ mod tests {
         let frame: HeapBuf = route.message(&message, &mut scratch, &pool).unwrap();
         let parsed = frame::parse(frame.octets(), &config());
         assert_eq!(parsed.class, Class::Crem);
+        // CLOSE alone is shorter than Ethernet frames are: 42 octets of headers and 12 of message.
+        assert_eq!(
+            (frame.octets().len(), &frame.octets()[54..]),
+            (60, &[0; 6][..])
+        );
         assert_eq!(parsed.ip.unwrap().tos, 26 << 2);
         assert_ne!(parsed.udp.unwrap().checksum, 0);
         assert_eq!(

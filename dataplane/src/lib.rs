@@ -14,6 +14,7 @@ pub mod aux;
 pub mod buffer;
 pub mod classify;
 pub mod code;
+pub mod control_frames;
 pub mod core_config;
 pub mod counters;
 mod crew;

@@ -127,7 +127,7 @@ impl Maker<'_> {
     ) -> Result<(Vec<Way>, LinkSwitch), Failure> {
         let queues = match device {
             Wanted::Interface(_) => self.interface_queues,
-            Wanted::Pci(_) | Wanted::Vdev(_) => {
+            Wanted::Xdp(_) | Wanted::Pci(_) | Wanted::Vdev(_) => {
                 let info = Port::look(self.eal, name)?;
                 // Where the ports count too, packets of a queue pair could pass each other.
                 let most = if info.spreads_by_address {

@@ -23,6 +23,8 @@ const UNKNOWN_MTU: u32 = 9216;
 const LINK_OCTETS: u32 = 22;
 /// Receive descriptors of a port with hardware.
 const DESCRIPTORS: u32 = 1024;
+/// Buffers that an AF_XDP port keeps in its fill ring, and as many for frames that the kernel has yet to send.
+const XDP_DESCRIPTORS: u32 = 2 * 2048;
 /// Octets of a buffer besides its room.
 const BUFFER_OVERHEAD: u64 = 192;
 
@@ -39,7 +41,11 @@ fn reserve(segment: &Segment, workers: u16) -> u32 {
             u32::from(TAP_DESCRIPTORS) + segment.limits.hello_outstanding
         }
     };
-    workers * reserve_of_worker(segment) + between + tap
+    let xdp = [&segment.lan, &segment.wan]
+        .iter()
+        .filter(|device| matches!(device, Device::Xdp(_)))
+        .count();
+    workers * reserve_of_worker(segment) + between + tap + XDP_DESCRIPTORS * xdp as u32
 }
 
 fn reserve_of_worker(segment: &Segment) -> u32 {
@@ -92,6 +98,7 @@ pub fn check(document: &Document, pool_frames: u32) -> Result<Ports, Invalid> {
         mtus.push(pair);
     }
     check_pool(document, pool_frames, &mut issues);
+    check_xdp(document, room, &mut issues);
     if issues.is_empty() {
         Ok(Ports { mtus, room })
     } else {
@@ -127,26 +134,68 @@ pub fn check_running(document: &Document, pool_frames: u32, room: u16) -> Result
 
 /// MTU of a device; `None` with an issue if it is not there.
 fn device_mtu(id: &SegmentId, side: &str, device: &Device, issues: &mut Vec<Issue>) -> Option<u32> {
-    let Device::Interface(name) = device else {
+    let Some(name) = device.kernel_interface() else {
         return Some(UNKNOWN_MTU);
     };
+    let place = interface_place(id, side, device);
     if iface::index(name).is_none() {
         issues.push(Issue::new(
-            format!("/segments/{id}/{side}/interface"),
+            place,
             format!("{name:?}, which does not exist"),
             "an interface of this network namespace",
         ));
         return None;
     }
     match iface::mtu(name) {
-        Ok(mtu) => Some(mtu),
+        Ok(mtu) => {
+            let most = u32::from(vdev::AF_XDP_MAX_MTU);
+            if matches!(device, Device::Xdp(_)) && mtu > most {
+                issues.push(Issue::new(
+                    place,
+                    format!("{name:?} with an MTU of {mtu}"),
+                    format!("an MTU of at most {most}, which AF_XDP carries"),
+                ));
+            }
+            Some(mtu)
+        }
         Err(e) => {
             issues.push(Issue::new(
-                format!("/segments/{id}/{side}/interface"),
+                place,
                 format!("{name:?}: {e}"),
                 "an interface whose MTU can be read",
             ));
             None
+        }
+    }
+}
+
+/// Where the document names the kernel interface of a port.
+fn interface_place(id: &SegmentId, side: &str, device: &Device) -> String {
+    let key = match device {
+        Device::Xdp(_) => "xdp",
+        Device::Interface(_) | Device::Pci(_) | Device::Vdev(_) => "interface",
+    };
+    format!("/segments/{id}/{side}/{key}")
+}
+
+/// All ports take their buffers from one pool, and AF_XDP takes no large ones.
+fn check_xdp(document: &Document, room: u16, issues: &mut Vec<Issue>) {
+    let most = vdev::AF_XDP_MAX_ROOM;
+    if room <= most {
+        return;
+    }
+    for (id, segment) in &document.segments {
+        for (side, device) in [("lan", &segment.lan), ("wan", &segment.wan)] {
+            if matches!(device, Device::Xdp(_)) {
+                issues.push(Issue::new(
+                    interface_place(id, side, device),
+                    format!("{:?} with buffers of {room} octets", device.name()),
+                    format!(
+                        "at most {most} octets, which AF_XDP takes: smaller MTUs and path_mtu in all \
+                         segments, and no vdev"
+                    ),
+                ));
+            }
         }
     }
 }
@@ -179,7 +228,7 @@ pub fn cut_from(device: &Device, mtu: u32) -> usize {
             let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
             usize::try_from(vdev::af_packet_max_frame(mtu)).unwrap_or(NEVER_CUT)
         }
-        Device::Pci(_) | Device::Vdev(_) => NEVER_CUT,
+        Device::Xdp(_) | Device::Pci(_) | Device::Vdev(_) => NEVER_CUT,
     }
 }
 
@@ -308,7 +357,7 @@ pub fn claim(document: &Document) -> Result<Claims, Invalid> {
     let (mut held, mut issues) = (Vec::new(), Vec::new());
     for (id, segment) in &document.segments {
         for (side, device) in [("lan", &segment.lan), ("wan", &segment.wan)] {
-            let Device::Interface(name) = device else {
+            let Some(name) = device.kernel_interface() else {
                 continue;
             };
             let claimed = SocketAddr::from_abstract_name(format!("crem-port-{name}"))
@@ -323,7 +372,7 @@ pub fn claim(document: &Document) -> Result<Claims, Invalid> {
                         e.to_string()
                     };
                     issues.push(Issue::new(
-                        format!("/segments/{id}/{side}/interface"),
+                        interface_place(id, side, device),
                         format!("{name:?}, {why}"),
                         "an interface of this gateway alone",
                     ));
@@ -370,6 +419,28 @@ mod tests {
             .iter()
             .map(Issue::to_string)
             .collect()
+    }
+
+    #[test]
+    fn ports_through_af_xdp_take_no_large_buffers() {
+        let lo = document("xdp = \"lo\"", "vdev = \"net_null1\"", "passthrough", 1500);
+        let segment = lo.segments.values().next().unwrap();
+        assert!(reserve(segment, 1) > XDP_DESCRIPTORS);
+        // The kernel's loopback has an MTU of 65536, and a vdev may have frames of any length.
+        let texts = found(&lo, 8191);
+        assert_eq!(
+            texts[0],
+            "/segments/a/lan/xdp: found \"lo\" with an MTU of 65536, expected an MTU of at most 3400, \
+             which AF_XDP carries"
+        );
+        let buffers = texts.last().unwrap();
+        assert!(
+            buffers.contains("/segments/a/lan/xdp: found \"lo\" with buffers of 65535 octets"),
+            "{texts:?}"
+        );
+        let mut issues = Vec::new();
+        check_xdp(&lo, vdev::AF_XDP_MAX_ROOM, &mut issues);
+        assert!(issues.is_empty());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crem_wire::{Psn, Qpn, icrc};
 use crate::buffer::Buffer;
 use crate::buffer::heap::{Heap, HeapBuf, HeapPool, HeapPort, panic_at_clone};
 use crate::classify::{NEVER_CUT, Side, Station, View};
+use crate::control_frames::ControlFrames;
 use crate::guard::Remake;
 use crate::inband::Inband;
 use crate::protect::{Protection, Share};
@@ -27,6 +28,7 @@ use crate::segment::{Parts, Segment};
 use crate::snapshot::SegmentSnapshot;
 
 mod changes;
+mod frames;
 mod metering;
 mod responses;
 mod team;
@@ -52,6 +54,11 @@ fn gateway_mac(gateway: usize) -> Mac {
 
 /// The segment of one gateway; the other one is named as peer or not.
 fn config(own: usize, peered: bool, policy: &str) -> SegmentConfig {
+    config_with(own, peered, policy, "")
+}
+
+/// The same with further keys.
+fn config_with(own: usize, peered: bool, policy: &str, more: &str) -> SegmentConfig {
     let other = 1 - own;
     let peers = if peered {
         format!(
@@ -76,6 +83,7 @@ fn config(own: usize, peered: bool, policy: &str) -> SegmentConfig {
         {peers}
         inband = {{ address = "{}/24" }}
         policy = {{ {policy} }}
+        {more}
         "#,
         HOSTS[own], GATEWAYS[own]
     );
@@ -99,7 +107,7 @@ fn view(config: &SegmentConfig, station: Station) -> View {
     View {
         parse: ParseConfig {
             crem_port: Some(CREM_PORT),
-            vxlan_port: None,
+            vxlan_port: config.vxlan.as_ref().map(|vxlan| vxlan.port),
         },
         served: config.served.keys().copied().collect(),
         own: Some(station),
@@ -108,19 +116,27 @@ fn view(config: &SegmentConfig, station: Station) -> View {
         responses: config.policy.responses,
         learn: config.policy.learn,
         verify_sources: false,
-        drop_lldp: true,
+        control: ControlFrames::new(&config.control_frames),
+        networks: config
+            .vxlan
+            .iter()
+            .flat_map(|vxlan| vxlan.networks.keys().copied())
+            .collect(),
         cut_from: [NEVER_CUT; 2],
     }
 }
 
 /// The same with the in-band address in a VLAN.
 fn segment_in(vlan: Option<u16>, own: usize, peered: bool, policy: &str) -> Segment<Heap> {
-    let config = config(own, peered, policy);
+    segment_of(&config(own, peered, policy), vlan, own)
+}
+
+fn segment_of(config: &SegmentConfig, vlan: Option<u16>, own: usize) -> Segment<Heap> {
     let station = station(own, vlan);
-    let view = view(&config, station);
+    let view = view(config, station);
     let mut inband = Inband::new(station, HeapPort::default(), Side::Wan, Instant(0));
     inband.set_next_hop(address(GATEWAYS[1 - own]), Some(gateway_mac(1 - own)));
-    let remake = remake(own, &config, &view);
+    let remake = remake(own, config, &view);
     Segment::new(Parts {
         mode: Mode::Active,
         view,
@@ -207,7 +223,10 @@ impl Pair {
     }
 
     fn with_policy(peered: bool, policy: &str) -> Self {
-        let gateways = [segment(0, peered, policy), segment(1, peered, policy)];
+        Self::of([segment(0, peered, policy), segment(1, peered, policy)])
+    }
+
+    fn of(gateways: [Segment<Heap>; 2]) -> Self {
         Self {
             gateways,
             wires: Default::default(),

@@ -176,9 +176,10 @@ fn rebuilt<B: Buffer>(
     let lens = (
         u16::try_from(made.len),
         u16::try_from(made.payload_off),
+        u16::try_from(made.payload_len),
         scratch.get(..made.len),
     );
-    let (Ok(len), Ok(payload_off), Some(frame)) = lens else {
+    let (Ok(len), Ok(payload_off), Ok(payload_len), Some(frame)) = lens else {
         return Outcome::Corrupt;
     };
     let Some(mut buf) = pool.take(len) else {
@@ -191,7 +192,7 @@ fn rebuilt<B: Buffer>(
     Outcome::Restored {
         buf,
         payload_off,
-        payload_len: len - payload_off,
+        payload_len,
     }
 }
 

@@ -8,11 +8,11 @@ use crem_core::csf::DatagramKey;
 use crem_core::learn::{Ack, Managed};
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
-use crem_wire::frame::parse;
+use crem_wire::frame::{Class, parse};
 
 use crate::buffer::{BURST, Buffer, Platform, Port};
-use crate::classify::{Datagram, Refusal, Side, Source, Verdict, View};
-use crate::counters::{Drops, SegmentCounters};
+use crate::classify::{Datagram, Side, Source, Verdict, View};
+use crate::counters::SegmentCounters;
 use crate::guard::{Guard, Remake};
 use crate::inband::Inband;
 use crate::leave::Leaving;
@@ -408,6 +408,9 @@ impl<P: Platform> Segment<P> {
             metering.classified(side, &self.view.parse, &parsed);
         }
         let verdict = self.view.judge(frame.octets(), &parsed, side);
+        if let (Class::Other(reason), true) = (parsed.class, verdict.is_onward()) {
+            self.counters.passed.count(reason);
+        }
         match &verdict {
             Verdict::ForwardAndKernel if self.mode == Mode::Block => {
                 self.punt(frame, now);
@@ -451,6 +454,10 @@ impl<P: Platform> Segment<P> {
                 self.counters.coding.unverified_sources += 1;
                 Sorted::Onward(frame)
             }
+            Verdict::OtherNetwork => {
+                self.counters.passed.other_network += 1;
+                Sorted::Onward(frame)
+            }
             Verdict::Unsequenced(key) => {
                 self.datagrams.push(*key);
                 Sorted::Onward(frame)
@@ -476,7 +483,7 @@ impl<P: Platform> Segment<P> {
                 Sorted::Gone
             }
             Verdict::Refuse(refusal) => {
-                refuse(&mut self.counters.drops, *refusal);
+                self.counters.drops.refuse(*refusal);
                 Sorted::Gone
             }
         }
@@ -511,16 +518,4 @@ fn desc<B>(source: &Source, buf: B) -> Desc<B> {
         dscp: source.dscp,
         buf,
     }
-}
-
-fn refuse(drops: &mut Drops, refusal: Refusal) {
-    let count = match refusal {
-        Refusal::Truncated => &mut drops.truncated,
-        Refusal::MacControl => &mut drops.mac_control,
-        Refusal::Lldp => &mut drops.lldp,
-        Refusal::OwnSource => &mut drops.own_source,
-        Refusal::InbandVlan => &mut drops.inband_vlan,
-        Refusal::InbandOther => &mut drops.inband_other,
-    };
-    *count += 1;
 }

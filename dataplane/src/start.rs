@@ -244,10 +244,11 @@ fn interfaces(document: &Document) -> Vec<PortInterface> {
     let ports = document.segments.values().enumerate();
     let ports = ports.flat_map(|(n, s)| [(n, Side::Lan, &s.lan), (n, Side::Wan, &s.wan)]);
     let port = |(segment, side, device): (usize, Side, &Wanted)| match device {
-        Wanted::Interface(name) => Some(PortInterface {
+        Wanted::Interface(name) | Wanted::Xdp(name) => Some(PortInterface {
             segment,
             side,
             name: name.clone(),
+            ring: matches!(device, Wanted::Interface(_)),
         }),
         Wanted::Pci(_) | Wanted::Vdev(_) => None,
     };
@@ -323,6 +324,10 @@ fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> Eal
                     let device = vdev::af_packet_queues(&name, interface, mtu, ring, queues);
                     config.vdevs.push(device);
                 }
+                Wanted::Xdp(interface) => {
+                    let name = port_name(number, side, device);
+                    config.vdevs.push(vdev::af_xdp(&name, interface));
+                }
                 Wanted::Vdev(text) => {
                     let (name, args) = text.split_once(',').unwrap_or((text, ""));
                     config.vdevs.push(vdev::Vdev::new(name, args));
@@ -353,6 +358,7 @@ fn log(level: crem_dpdk::LogLevel, text: &str) {
 pub(crate) fn port_name(number: usize, side: &str, device: &Wanted) -> String {
     match device {
         Wanted::Interface(_) => format!("net_af_packet_{number}{side}"),
+        Wanted::Xdp(_) => format!("net_af_xdp_{number}{side}"),
         Wanted::Vdev(text) => text.split(',').next().unwrap_or(text).to_owned(),
         Wanted::Pci(address) => address.clone(),
     }

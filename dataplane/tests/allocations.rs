@@ -12,6 +12,7 @@ use crem_api::{Mode, Syntax, parse};
 use crem_core::time::Instant;
 use crem_dataplane::buffer::Platform;
 use crem_dataplane::classify::{Side, Station, View};
+use crem_dataplane::control_frames::ControlFrames;
 use crem_dataplane::dpdk::{Device, Dpdk, FramePool};
 use crem_dataplane::guard::Remake;
 use crem_dataplane::inband::Inband;
@@ -155,7 +156,8 @@ fn segment(
         responses: false,
         learn: false,
         verify_sources: false,
-        drop_lldp: true,
+        control: ControlFrames::default(),
+        networks: Vec::new(),
         cut_from: [usize::MAX; 2],
     };
     let [lan, wan, tap] = ports;

@@ -8,6 +8,7 @@ use crate::net::Prefix;
 use crate::policy::Hold;
 use crate::read::{Code, Issue, Issues};
 use crate::segment::{Device, Inband, Mode, Segment, SegmentId};
+use crate::vxlan::Vxlan;
 
 /// Octets that a source symbol adds to the RDMA MTU: length prefix 2, BTH 12, RETH 16, immediate data 4,
 /// ICRC 4.
@@ -16,7 +17,11 @@ const SYMBOL_OVER_RDMA_MTU: u16 = 38;
 const REPAIR_FIXED: u16 = 20;
 const UDP_HEADER: u16 = 8;
 /// Ports that RoCEv2, VXLAN and IPFIX have in every domain.
-const TAKEN_PORTS: &[u16] = &[4791, 4789, 4739];
+const TAKEN_PORTS: &[u16] = &[ROCE_PORT, 4789, 4739];
+const ROCE_PORT: u16 = 4791;
+
+/// Octets of UDP payload that the largest source has beside RDMA payload: BTH, RETH, immediate data, ICRC.
+const SOURCE_OVER_RDMA_MTU: u16 = SYMBOL_OVER_RDMA_MTU - 2;
 
 /// IP MTU that the largest REPAIR needs: the RETX form with both bitmaps.
 fn needed_mtu(segment: &Segment, ipv6: bool) -> u16 {
@@ -102,6 +107,9 @@ fn active(segment: &Segment, check: &Check<'_>) {
         );
         return;
     };
+    if let Some(vxlan) = &segment.vxlan {
+        tunnels(segment, vxlan, check);
+    }
     let ipv6 = inband.address.address().is_ipv6();
     let needed = needed_mtu(segment, ipv6);
     if segment.path_mtu < needed {
@@ -116,6 +124,34 @@ fn active(segment: &Segment, check: &Check<'_>) {
                 segment.rdma_mtu,
                 segment.policy.k
             ),
+        );
+    }
+}
+
+/// Flows inside of tunnels: their packets have to fit the path in their tunnel, and their addresses are
+/// none that a HELLO could be sent to.
+fn tunnels(segment: &Segment, vxlan: &Vxlan, check: &Check<'_>) {
+    let ipv6 = segment.served.keys().any(|p| p.address().is_ipv6());
+    let ip: u16 = if ipv6 { 40 } else { 20 };
+    let inner = segment.rdma_mtu + SOURCE_OVER_RDMA_MTU + UDP_HEADER + ip;
+    let needed = inner + vxlan.overhead;
+    if segment.path_mtu < needed {
+        check.say_limit(
+            "/path_mtu",
+            (Code::TooSmall, needed.into()),
+            segment.path_mtu.to_string(),
+            format!(
+                "at least {needed} octets, which packets of rdma_mtu {} need in VXLAN: {inner} and {} \
+                 around them",
+                segment.rdma_mtu, vxlan.overhead
+            ),
+        );
+    }
+    if segment.peers.is_empty() {
+        check.say(
+            "/peers",
+            "no entry beside vxlan",
+            "the gateway that serves the hosts inside of tunnels: no HELLO reaches their own addresses",
         );
     }
 }
@@ -146,6 +182,12 @@ fn policy(segment: &Segment, check: &Check<'_>) {
         let expected = format!("less than rnic_timeout_ns, which is {timeout}");
         let limit = (Code::TooLarge, timeout - 1);
         check.say_limit("/policy/hold_ns", limit, hold.to_string(), expected);
+    }
+    if let Some(vxlan) = &segment.vxlan
+        && (vxlan.port == segment.crem_port || vxlan.port == ROCE_PORT)
+    {
+        let expected = "a port other than crem_port and that of RoCEv2";
+        check.say("/vxlan/port", vxlan.port.to_string(), expected);
     }
     if TAKEN_PORTS.contains(&segment.crem_port) {
         let expected = "a port other than those of RoCEv2, VXLAN and IPFIX";
@@ -241,11 +283,16 @@ fn next_hops(segment: &Segment, inband: &Inband, check: &Check<'_>) {
 }
 
 fn devices(document: &Document, issues: &Issues) {
+    // An interface is one device, however it is reached.
+    let same = |a: &Device, b: &Device| {
+        let interface = a.kernel_interface();
+        a == b || interface.is_some() && interface == b.kernel_interface()
+    };
     let mut seen: Vec<(&Device, String)> = Vec::new();
     for (id, segment) in &document.segments {
         for (side, device) in [("lan", &segment.lan), ("wan", &segment.wan)] {
             let place = format!("/segments/{id}/{side}");
-            match seen.iter().find(|(other, _)| *other == device) {
+            match seen.iter().find(|(other, _)| same(other, device)) {
                 Some((_, other)) => issues.push(Issue::new(
                     place,
                     format!("{:?}, which {other} uses too", device.name()),

@@ -39,7 +39,7 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/peers", Impact::Hot),
     ("/segments/*/allowed_peers", Impact::Hot),
     ("/segments/*/reporters", Impact::Hot),
-    ("/segments/*/lldp", Impact::Hot),
+    ("/segments/*/control_frames", Impact::Hot),
     ("/segments/*/on_failure", Impact::Hot),
     ("/segments/*/link_propagation", Impact::Hot),
     // Not the relay, which is claimed at the start.
@@ -52,6 +52,7 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/mode", Impact::Segment),
     ("/segments/*/path_mtu", Impact::Segment),
     ("/segments/*/rdma_mtu", Impact::Segment),
+    ("/segments/*/vxlan", Impact::Segment),
     // The control process has it.
     ("/management", Impact::Hot),
     // What is observed changes between two bursts; collectors are the exporting process's business.
@@ -189,6 +190,12 @@ mod tests {
                 "crem_port = 4801\nbypass = { relay = { test = \"/x\" } }",
                 "/segments/a/bypass/relay",
                 Impact::Process,
+            ),
+            (
+                "crem_port = 4801",
+                "crem_port = 4801\nvxlan = {}",
+                "/segments/a/vxlan",
+                Impact::Segment,
             ),
             ("lan0", "lan1", "/segments/a/lan/interface", Impact::Process),
             (

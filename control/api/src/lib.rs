@@ -8,6 +8,7 @@
 
 mod check;
 pub mod client;
+mod control_frames;
 pub mod diff;
 mod document;
 mod impact;
@@ -23,7 +24,9 @@ pub mod rest;
 mod segment;
 pub mod socket;
 pub mod state;
+mod vxlan;
 
+pub use control_frames::{ControlFrames, ControlPolicy};
 pub use document::{Document, FORMAT_VERSION};
 pub use impact::{Change, Impact, changes, largest};
 pub use load::{Syntax, from_value, load, parse, to_value, value_of};
@@ -32,4 +35,5 @@ pub use net::{MacAddr, NotAnAddress, Prefix};
 pub use operation::{Bypass, LinkPropagation, OnFailure, Propagation, Relay};
 pub use policy::{Hold, Limits, Policy, RestoredEcn};
 pub use read::{Code, Invalid, Issue};
-pub use segment::{Device, Empty, Inband, Lldp, Mode, Peer, Segment, SegmentId, Side};
+pub use segment::{Device, Empty, Inband, Mode, Peer, Segment, SegmentId, Side};
+pub use vxlan::Vxlan;

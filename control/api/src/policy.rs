@@ -89,6 +89,8 @@ pub struct Policy {
     /// Whether connections are learned from the connection manager, and packets that the host has
     /// acknowledged are let go of (AMB-ACKMAP).
     pub learn: bool,
+    /// Whether it is found out if messages as long as repair reach the peer (AMB-TMTU).
+    pub probe_mtu: bool,
     /// ECN field of restored packets.
     pub restored_ecn: RestoredEcn,
 }
@@ -119,6 +121,7 @@ impl Default for Policy {
             replay: true,
             responses: false,
             learn: false,
+            probe_mtu: true,
             restored_ecn: RestoredEcn::NotEct,
         }
     }
@@ -192,6 +195,7 @@ impl Policy {
         let replay = t.or("replay", d.replay, Node::flag);
         let responses = t.or("responses", d.responses, Node::flag);
         let learn = t.or("learn", d.learn, Node::flag);
+        let probe_mtu = t.or("probe_mtu", d.probe_mtu, Node::flag);
         let ecn = [
             ("not_ect", RestoredEcn::NotEct),
             ("ect0", RestoredEcn::Ect0),
@@ -222,6 +226,7 @@ impl Policy {
             replay: replay?,
             responses: responses?,
             learn: learn?,
+            probe_mtu: probe_mtu?,
             restored_ecn: restored_ecn?,
         })
     }

@@ -8,10 +8,12 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use crate::control_frames::ControlFrames;
 use crate::net::{MacAddr, NotAnAddress, Prefix};
 use crate::operation::{Bypass, LinkPropagation, OnFailure};
 use crate::policy::{Limits, Policy};
 use crate::read::{Node, Table};
+use crate::vxlan::Vxlan;
 
 const PREFIX: &str = "a network such as \"10.0.1.0/24\", no host bits set";
 
@@ -94,22 +96,15 @@ pub enum Side {
     Wan,
 }
 
-/// What happens to LLDP (AMB-QOS-PFC).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lldp {
-    /// Stops here.
-    Drop,
-    /// Passes.
-    Transparent,
-}
-
 /// What a port is made of; exactly one of the keys.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Device {
     /// A kernel network interface, reached through an AF_PACKET ring.
     Interface(String),
+    /// A kernel network interface, reached through an AF_XDP socket: keeps tags of 802.1ad as they are,
+    /// and takes MTUs up to 3400 only.
+    Xdp(String),
     /// A PCI function such as `0000:3b:00.0`.
     Pci(String),
     /// A virtual device of DPDK with its arguments, such as `net_null0`.
@@ -120,7 +115,18 @@ impl Device {
     /// The name under which messages speak of it.
     pub fn name(&self) -> &str {
         match self {
-            Device::Interface(name) | Device::Pci(name) | Device::Vdev(name) => name,
+            Device::Interface(name)
+            | Device::Xdp(name)
+            | Device::Pci(name)
+            | Device::Vdev(name) => name,
+        }
+    }
+
+    /// The kernel's interface under it, if the document names one.
+    pub fn kernel_interface(&self) -> Option<&str> {
+        match self {
+            Device::Interface(name) | Device::Xdp(name) => Some(name),
+            Device::Pci(_) | Device::Vdev(_) => None,
         }
     }
 }
@@ -190,8 +196,11 @@ pub struct Segment {
     /// The in-band address; needed in mode `active`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inband: Option<Inband>,
-    /// What happens to LLDP, with which switches would negotiate PFC across the path.
-    pub lldp: Lldp,
+    /// Tunnels that are looked into; without it what is inside of tunnels just passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vxlan: Option<Vxlan>,
+    /// What happens to frames of protocols between neighbours.
+    pub control_frames: ControlFrames,
     /// Redundancy.
     pub policy: Policy,
     /// Bounds.
@@ -221,8 +230,10 @@ impl Segment {
         let allowed_peers = t.or("allowed_peers", BTreeMap::new(), read_set);
         let reporters = t.or("reporters", BTreeMap::new(), read_set);
         let inband = t.optional("inband", |n| n.table().and_then(Inband::read));
-        let lldp = [("drop", Lldp::Drop), ("transparent", Lldp::Transparent)];
-        let lldp = t.or("lldp", Lldp::Drop, |n| n.choice(&lldp));
+        let vxlan = t.optional("vxlan", |n| n.table().and_then(Vxlan::read));
+        let control = t.or("control_frames", ControlFrames::default(), |n| {
+            n.table().and_then(ControlFrames::read)
+        });
         let policy = t.or("policy", Policy::default(), |n| {
             n.table().and_then(Policy::read)
         });
@@ -246,7 +257,8 @@ impl Segment {
             allowed_peers: allowed_peers?,
             reporters: reporters?,
             inband: inband?,
-            lldp: lldp?,
+            vxlan: vxlan?,
+            control_frames: control?,
             policy: policy?,
             limits: limits?,
         })
@@ -261,17 +273,8 @@ impl Segment {
 
 fn read_device(node: &Node<'_>) -> Option<Device> {
     let mut t = node.table()?;
-    let interface = t.optional("interface", |n| {
-        let expected = "an interface name of 1 to 15 characters";
-        n.text(expected).and_then(|s| {
-            let legal = s.len() <= 15 && !s.contains(['/', ',', ' ']);
-            if legal {
-                Some(Device::Interface(s.to_owned()))
-            } else {
-                n.fail(expected)
-            }
-        })
-    });
+    let interface = t.optional("interface", |n| read_interface(n).map(Device::Interface));
+    let xdp = t.optional("xdp", |n| read_interface(n).map(Device::Xdp));
     let pci = t.optional("pci", |n| {
         let expected = "a PCI address such as \"0000:3b:00.0\"";
         let text = n.text(expected)?;
@@ -286,10 +289,20 @@ fn read_device(node: &Node<'_>) -> Option<Device> {
             .map(|s| Device::Vdev(s.to_owned()))
     });
     t.finish();
-    let mut devices = [interface?, pci?, vdev?].into_iter().flatten();
+    let mut devices = [interface?, xdp?, pci?, vdev?].into_iter().flatten();
     match (devices.next(), devices.next()) {
         (Some(device), None) => Some(device),
-        _ => node.fail("exactly one of the keys interface, pci, vdev"),
+        _ => node.fail("exactly one of the keys interface, xdp, pci, vdev"),
+    }
+}
+
+fn read_interface(node: &Node<'_>) -> Option<String> {
+    let expected = "an interface name of 1 to 15 characters";
+    let name = node.text(expected)?;
+    if name.len() <= 15 && !name.contains(['/', ',', ' ']) {
+        Some(name.to_owned())
+    } else {
+        node.fail(expected)
     }
 }
 

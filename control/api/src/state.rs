@@ -187,6 +187,9 @@ pub struct SegmentCounters {
     pub wan: Named,
     /// Frames that ended here, by reason; nothing is dropped without a name.
     pub drops: Named,
+    /// Frames that passed although they are of no flow that could be protected, by reason.
+    #[serde(default, skip_serializing_if = "Named::is_empty")]
+    pub passed: Named,
     /// CREM messages in and out by type, and those refused by reason.
     pub messages: Named,
     /// Sender function.

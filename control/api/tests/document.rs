@@ -94,7 +94,7 @@ fn all_problems_come_at_once() {
     let expected = [
         "/version: found 2, expected an integer 1 to 1".to_owned(),
         r#"/segments/a/mode: found "on", expected one of "active", "monitor", "passthrough", "block", "bypass""#.to_owned(),
-        r#"/segments/a/lan: found {"interface":"lan0","pci":"0000:01:00.0"}, expected exactly one of the keys interface, pci, vdev"#.to_owned(),
+        r#"/segments/a/lan: found {"interface":"lan0","pci":"0000:01:00.0"}, expected exactly one of the keys interface, xdp, pci, vdev"#.to_owned(),
         format!("/segments/a/wan: {device}"),
         format!("/segments/a/crem_port: {port}"),
         r#"/segments/a/path_mtu: found "big", expected an integer 576 to 9216"#.to_owned(),
@@ -324,4 +324,86 @@ fn wrong_syntax_names_its_place() {
     );
     let json = parse("{\"version\": 1,,}", Syntax::Json).unwrap_err();
     assert!(json.to_string().contains("line 1"), "{json}");
+}
+
+// shows: QOS-MTU-03, AMB-TENANT
+#[test]
+fn tunnels_are_looked_into_where_their_packets_fit_the_path() {
+    let key = |vxlan: &str| with("path_mtu", &format!("path_mtu = 4214\nvxlan = {vxlan}"));
+    let read = |text: &str| {
+        let document = parse(text, Syntax::Toml).unwrap();
+        let again = parse(&to_value(&document).to_string(), Syntax::Json).unwrap();
+        assert_eq!(again, document);
+        document
+            .segments
+            .into_values()
+            .next()
+            .unwrap()
+            .vxlan
+            .unwrap()
+    };
+    let all = read(&key("{}"));
+    assert_eq!((all.port, all.networks.len(), all.overhead), (4789, 0, 50));
+    let some = read(&key(
+        r#"{ port = 8472, networks = { "5000" = {}, "0" = {} } }"#,
+    ));
+    assert_eq!(
+        (some.port, some.networks.into_keys().collect()),
+        (8472, vec![0, 5000])
+    );
+
+    // 4096 and 36 of RoCEv2, 28 of UDP and IPv4, and what is around.
+    for (overhead, needed) in [(54, 4214), (55, 4215), (70, 4230)] {
+        let text = key(&format!("{{ overhead = {overhead} }}"));
+        let expected = format!(
+            "/segments/a/path_mtu: found 4214, expected at least {needed} octets, which packets of \
+             rdma_mtu 4096 need in VXLAN: 4160 and {overhead} around them"
+        );
+        match parse(&text, Syntax::Toml) {
+            Ok(_) => assert_eq!(needed, 4214),
+            Err(invalid) => assert_eq!(invalid.to_string(), expected),
+        }
+    }
+    let inner_v6 = key("{}").replace("\"10.0.1.0/24\" = {}", "\"2001:db8::/64\" = {}");
+    assert!(
+        refused(&inner_v6)[0].contains("at least 4230"),
+        "{inner_v6}"
+    );
+}
+
+#[test]
+fn tunnels_that_cannot_be_are_refused() {
+    let key = |vxlan: &str| with("path_mtu", &format!("path_mtu = 4214\nvxlan = {vxlan}"));
+    let vni = "expected a VXLAN network identifier, 0 to 16777215";
+    for (text, expected) in [
+        (key("{ port = 4791 }"), "/segments/a/vxlan/port: found 4791, expected a port other than crem_port and that of RoCEv2".to_owned()),
+        (key("{ port = 4801 }"), "/segments/a/vxlan/port: found 4801, expected a port other than crem_port and that of RoCEv2".to_owned()),
+        (key("{ overhead = 49 }"), "/segments/a/vxlan/overhead: found 49, expected an integer 50 to 78".to_owned()),
+        (key("{ networks = { } }"), "/segments/a/vxlan/networks: found {}, expected at least one network, or no key networks for all of them".to_owned()),
+        (key(r#"{ networks = { "16777216" = {} } }"#), format!("/segments/a/vxlan/networks/16777216: found the key \"16777216\", {vni}")),
+        (key(r#"{ networks = { "007" = {} } }"#), format!("/segments/a/vxlan/networks/007: found the key \"007\", {vni}")),
+        (
+            key("{}").replace("\"10.0.2.0/24\" = { address = \"192.0.2.2\" }", ""),
+            "/segments/a/peers: found no entry beside vxlan, expected the gateway that serves the hosts inside of tunnels: no HELLO reaches their own addresses".to_owned(),
+        ),
+    ] {
+        assert_eq!(refused(&text), [expected]);
+    }
+}
+
+#[test]
+fn an_interface_is_one_device_however_it_is_reached() {
+    let xdp = with("lan =", r#"lan = { xdp = "lan0" }"#);
+    let document = parse(&xdp, Syntax::Toml).unwrap();
+    let segment = document.segments.into_values().next().unwrap();
+    assert_eq!(segment.lan.kernel_interface(), Some("lan0"));
+    let twice = with("lan =", r#"lan = { xdp = "wan0" }"#);
+    assert_eq!(
+        refused(&twice),
+        [
+            r#"/segments/a/wan: found "wan0", which /segments/a/lan uses too, expected a device of its own for each port"#
+        ]
+    );
+    let odd = with("lan =", r#"lan = { xdp = "lan0,x=1" }"#);
+    assert!(refused(&odd)[0].contains("an interface name of 1 to 15 characters"));
 }

@@ -151,6 +151,10 @@ fn describe() {
     );
     describe_counter!("crem_sender_total", "Counters of the sender function.");
     describe_counter!("crem_receiver_total", "Counters of the receiver function.");
+    describe_counter!(
+        "crem_passed_total",
+        "Frames that passed and are of no flow, by reason."
+    );
     describe_counter!("crem_coding_total", "Counters of coding and rebuilding.");
     describe_counter!("crem_inband_total", "Counters of the in-band interface.");
     describe_counter!(
@@ -233,11 +237,12 @@ fn segment(id: &str, counters: &SegmentCounters) {
             }
         }
     }
-    let groups: [(&'static str, &'static str, &Named); 8] = [
+    let groups: [(&'static str, &'static str, &Named); 9] = [
         ("crem_drops_total", "reason", &counters.drops),
         ("crem_messages_total", "type", &counters.messages),
         ("crem_sender_total", "counter", &counters.csf),
         ("crem_receiver_total", "counter", &counters.crf),
+        ("crem_passed_total", "reason", &counters.passed),
         ("crem_coding_total", "counter", &counters.coding),
         ("crem_inband_total", "counter", &counters.inband),
         ("crem_monitor_total", "counter", &counters.monitor),

@@ -205,6 +205,9 @@ pub struct CsfConfig {
     pub volume_floor: u32,
     /// Unsolicited INFO at a burst end without symbols (AMB-TAILINFO).
     pub tail_info: bool,
+    /// Find out whether messages as long as REPAIR reach the peer, with a symbol where policy sends none, and
+    /// give up flows for which they do not.
+    pub probe_mtu: bool,
     /// Floor of the silence rule: no LOSS_REPORT for max(4 SRTT, this) ends redundancy (AMB-LRSEQ).
     pub silence_floor: Duration,
     /// A silent binding is closed after this.
@@ -379,6 +382,7 @@ impl Default for CsfConfig {
             retain_packets_per_flow: 65_536,
             volume_floor: 64,
             tail_info: true,
+            probe_mtu: false,
             silence_floor: Duration::from_secs(1),
             silence_close: Duration::from_secs(30),
             retry_first: Duration::from_secs(1),

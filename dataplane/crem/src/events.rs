@@ -50,6 +50,14 @@ pub enum Unprotected {
         /// Path MTU there is, octets.
         available: u16,
     },
+    /// Symbols of the length that the flow needs were found not to reach the peer, while sources do: the path
+    /// carries less than the configured MTU says (AMB-TMTU).
+    PathMtu {
+        /// IP packet that such a message needs, octets.
+        needed: u16,
+        /// The longest IP packet of the flow's own of late, octets.
+        carried: u16,
+    },
     /// The peer did not acknowledge, or refused, the parameters.
     Parameters,
     /// The peer sent CLOSE with this reason.
@@ -91,6 +99,7 @@ impl Unprotected {
             Self::KindUnknown => "kind_not_known",
             Self::Limits => "limits",
             Self::Mtu { .. } => "mtu",
+            Self::PathMtu { .. } => "path_mtu",
             Self::Parameters => "parameters",
             Self::ClosedByPeer(_) => "closed_by_peer",
             Self::NoReports => "no_reports",
@@ -120,6 +129,10 @@ impl Unprotected {
             Self::Mtu { needed, available } => two(
                 ("path_mtu_needed", needed.into()),
                 ("path_mtu", available.into()),
+            ),
+            Self::PathMtu { needed, carried } => two(
+                ("path_mtu_needed", needed.into()),
+                ("path_mtu_carried", carried.into()),
             ),
             Self::ClosedByPeer(reason) => (Some(("close_reason", reason.into())), None),
             _ => (None, None),

@@ -52,9 +52,18 @@ impl<T> PktBuf for alloc::rc::Rc<T> {}
 impl<T> PktBuf for alloc::sync::Arc<T> {}
 
 /// What separates equal (source, destination, QP) triples: the VLAN and VXLAN context of a frame, as
-/// the caller numbers it. Zero is the untagged context.
+/// the caller numbers it. Zero is the untagged context; the highest bit says that the addresses are those
+/// inside of a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Namespace(pub u64);
+
+impl Namespace {
+    /// Whether the addresses are those inside of a tunnel, which mean nothing in the network that CREM runs
+    /// over.
+    pub const fn is_tunnel(self) -> bool {
+        self.0 >> 63 != 0
+    }
+}
 
 /// Which side's PSNs a packet carries (AMB-PSNSPACE): the requester's own, or, in READ and atomic
 /// responses, those of the requests being answered.

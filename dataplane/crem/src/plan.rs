@@ -272,6 +272,11 @@ pub fn max_symbol_length(path_mtu: u16, family: Family, k: u8, tunnel: u16) -> u
     usize::from(path_mtu).saturating_sub(taken) as u16
 }
 
+/// Octets of the IP packet around a UDP payload of so many, tunnels not counted.
+pub const fn packet_length(payload: u16, family: Family) -> u16 {
+    payload.saturating_add((family.header() + UDP_HEADER) as u16)
+}
+
 /// T for an RDMA MTU: the largest UDP payload of the flow plus its length prefix, XRC headers included
 /// if the flow may carry them.
 pub const fn symbol_length(rdma_mtu: u16, xrc: bool) -> u16 {

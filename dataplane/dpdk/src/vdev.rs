@@ -161,6 +161,31 @@ pub fn af_packet_room(mtu: u16) -> u16 {
     u16::try_from(frame - TPACKET_HEADER + u32::from(HEADROOM)).unwrap_or(u16::MAX)
 }
 
+/// Largest MTU of an interface that [`af_xdp`] makes a port: a frame, its tags and the driver's headroom
+/// share a page.
+pub const AF_XDP_MAX_MTU: u16 = 3400;
+/// The largest [`crate::MempoolConfig::room`] with which the driver makes its memory; with more, the port
+/// cannot be opened.
+pub const AF_XDP_MAX_ROOM: u16 = 3840;
+
+/// An AF_XDP port on kernel interface `iface`, which has to exist in this network namespace, with an MTU of
+/// no more than [`AF_XDP_MAX_MTU`]. Frames come as they were on the wire: tags of 802.1ad keep their TPID,
+/// fragments are not put together.
+///
+/// Traps:
+/// - One queue, and a pool with no more than [`AF_XDP_MAX_ROOM`].
+/// - What the kernel drops because the socket's ring is full is in no counter of the driver.
+/// - The kernel must not wait with tags in its own metadata: with `rxvlan` or `txvlan` offload of a real
+///   adapter on, they are stripped before the program sees the frame.
+pub fn af_xdp(name: &str, iface: &str) -> Vdev {
+    Vdev {
+        name: name.into(),
+        args: format!("iface={iface}"),
+        iface: Some(iface.into()),
+        existing: true,
+    }
+}
+
 /// A kernel TAP interface `iface` whose frames come and go through the port; made with the port and
 /// gone with the process. `mac` is its address; `None` draws one.
 ///

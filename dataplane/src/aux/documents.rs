@@ -178,6 +178,7 @@ fn segment_counters(s: &SegmentSnapshot) -> SegmentCounters {
         lan: named(|f| c.lan.for_each(f)),
         wan: named(|f| c.wan.for_each(f)),
         drops: named(|f| c.drops.for_each(f)),
+        passed: named(|f| c.passed.for_each(f)),
         messages,
         csf: named(|f| s.csf.iter().for_each(|(name, value)| f(name, *value))),
         crf: named(|f| s.crf.iter().for_each(|(name, value)| f(name, *value))),

@@ -18,17 +18,13 @@ use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
+use crate::aux::wanted::WantedPeers;
 use crate::aux::{KernelStation, PortInterface};
 use crate::snapshot::{NextHop, Wanted};
 
 /// How often known next hops are refreshed and the neighbour table is read in full, in case a
 /// notification was lost.
 const REFRESH: Duration = Duration::from_secs(2);
-/// Peers asked for besides those of the document: a bound on what messages of others can make us ask.
-/// The kernel's neighbour table takes 1024 by default, for all interfaces together.
-const MAX_ASKED: usize = 512;
-/// How long a peer that was asked for is tried without success.
-const ASKED_FOR: Duration = Duration::from_secs(10);
 /// Longest wait for the kernel. Under a flood of notifications it drops answers, and those never come.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Routing table of the first in-band interface; each has its own, so that a default route there is
@@ -180,8 +176,32 @@ impl Kernel {
         });
         join_all(asked).await;
         let mut all = handle.neighbours().get().execute();
-        while let Ok(Ok(Some(neighbour))) = timeout(ANSWER, all.try_next()).await {
-            self.take_neighbour(&neighbour, false, found);
+        let mut listed = HashSet::new();
+        loop {
+            match timeout(ANSWER, all.try_next()).await {
+                Ok(Ok(Some(neighbour))) => {
+                    let address = read(&neighbour).map(|(address, _)| address);
+                    listed.extend(address.map(|a| (neighbour.header.ifindex, a)));
+                    self.take_neighbour(&neighbour, false, found);
+                }
+                // All of them: what is not among them is gone, and its notification was lost.
+                Ok(Ok(None)) => return self.forget_unlisted(&listed, found),
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Takes next hops for lost that the kernel does not know any more.
+    fn forget_unlisted(&mut self, listed: &HashSet<(u32, IpAddr)>, found: &[SyncSender<NextHop>]) {
+        let index = |number: usize| self.interfaces.get(number).map(|i| i.index);
+        let gone: Vec<_> = self
+            .known
+            .keys()
+            .filter(|(number, hop)| index(*number).is_none_or(|i| !listed.contains(&(i, *hop))))
+            .copied()
+            .collect();
+        for (number, hop) in gone {
+            self.change(number, hop, None, found);
         }
     }
 
@@ -221,6 +241,17 @@ impl Kernel {
         if mac == before || (mac.is_none() && !fails) {
             return;
         }
+        self.change(number, hop, mac, found);
+    }
+
+    /// Notes what is known of a next hop now and tells the workers.
+    fn change(
+        &mut self,
+        number: usize,
+        hop: IpAddr,
+        mac: Option<[u8; 6]>,
+        found: &[SyncSender<NextHop>],
+    ) {
         match mac {
             Some(mac) => self.known.insert((number, hop), mac),
             None => self.known.remove(&(number, hop)),
@@ -234,58 +265,6 @@ impl Kernel {
             // The worker's queue is full: the next reading of the table tries again.
             self.known.remove(&(number, hop));
         }
-    }
-}
-
-/// Interface number, next hop, peer.
-type WantedPeer = (usize, IpAddr, IpAddr);
-
-/// The peers whose next hops are wanted: those of the document always, others as long as their next hop
-/// is known or not asked for in vain for long.
-#[derive(Default)]
-struct WantedPeers {
-    configured: HashSet<WantedPeer>,
-    /// With the time when each was asked for last.
-    asked: HashMap<WantedPeer, Instant>,
-}
-
-impl WantedPeers {
-    /// Whether the peer is wanted now; `asked` is `None` for one of the document.
-    fn add(&mut self, peer: WantedPeer, asked: Option<Instant>) -> bool {
-        match asked {
-            None => {
-                self.configured.insert(peer);
-            }
-            Some(_) if self.configured.contains(&peer) => {}
-            Some(now) if self.asked.len() < MAX_ASKED || self.asked.contains_key(&peer) => {
-                self.asked.insert(peer, now);
-            }
-            Some(_) => return false,
-        }
-        true
-    }
-
-    /// Forgets who was asked for in vain.
-    fn forget(&mut self, now: Instant, is_known: impl Fn(&(usize, IpAddr)) -> bool) {
-        self.asked.retain(|(number, hop, _), at| {
-            is_known(&(*number, *hop)) || now.saturating_duration_since(*at) < ASKED_FOR
-        });
-    }
-
-    fn all(&self) -> impl Iterator<Item = &WantedPeer> {
-        self.configured.iter().chain(self.asked.keys())
-    }
-
-    /// Each next hop once.
-    fn hops(&self) -> HashSet<(usize, IpAddr)> {
-        self.all().map(|(number, hop, _)| (*number, *hop)).collect()
-    }
-
-    /// The peers behind a next hop.
-    fn behind(&self, number: usize, hop: IpAddr) -> impl Iterator<Item = IpAddr> {
-        self.all()
-            .filter(move |w| (w.0, w.1) == (number, hop))
-            .map(|w| w.2)
     }
 }
 
@@ -488,29 +467,50 @@ async fn route(
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
+    use crem_api::Inband;
 
     #[test]
-    fn peers_asked_for_in_vain_are_bounded_and_forgotten() {
-        let peer = |n: usize| {
-            let address = IpAddr::from([10, 0, (n >> 8) as u8, n as u8]);
-            (0, address, address)
+    fn a_next_hop_that_the_kernel_no_longer_lists_is_lost() {
+        let hop = |last: u8| IpAddr::from([192, 0, 2, last]);
+        let station = KernelStation {
+            segment: 3,
+            interface: "crem-a".to_owned(),
+            inband: Inband {
+                address: "192.0.2.1/24".parse().unwrap(),
+                mac: None,
+                vlan: None,
+                port: crem_api::Side::Wan,
+                gateway: Some(hop(2)),
+            },
+            mac: crem_api::MacAddr([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            peers: Vec::new(),
         };
-        let (mut wanted, start) = (WantedPeers::default(), Instant::now());
-        assert!(wanted.add(peer(0), None));
-        for n in 0..=MAX_ASKED {
-            assert!(wanted.add(peer(n), Some(start)), "{n}");
-        }
-        let one_more = peer(MAX_ASKED + 1);
-        assert!(!wanted.add(one_more, Some(start)));
-        assert!(wanted.add(peer(7), Some(start)) && wanted.add(one_more, None));
-        assert_eq!(wanted.hops().len(), MAX_ASKED + 2);
-        wanted.forget(start + ASKED_FOR / 2, |_| false);
-        assert_eq!(wanted.hops().len(), MAX_ASKED + 2);
-        wanted.forget(start + ASKED_FOR, |hop| *hop == (0, peer(9).1));
-        let mut left: Vec<_> = wanted.all().map(|w| w.2).collect();
-        left.sort();
-        assert_eq!(left, [peer(0).2, peer(9).2, one_more.2]);
-        assert_eq!(wanted.behind(0, peer(9).1).collect::<Vec<_>>(), [peer(9).2]);
+        let mut kernel = Kernel {
+            handle: None,
+            changes: None,
+            interfaces: vec![Interface { station, index: 7 }],
+            wanted: WantedPeers::default(),
+            known: HashMap::new(),
+        };
+        let (to, found) = std::sync::mpsc::sync_channel(8);
+        let found_by = [to];
+        let far = IpAddr::from([198, 51, 100, 1]);
+        assert!(kernel.want(0, far, None).is_some() && kernel.want(0, hop(9), None).is_some());
+        kernel.change(0, hop(2), Some([2; 6]), &found_by);
+        kernel.change(0, hop(9), Some([9; 6]), &found_by);
+        let told = |peer, mac| NextHop {
+            segment: 3,
+            peer,
+            mac,
+        };
+        let all: Vec<_> = found.try_iter().collect();
+        assert_eq!(all, [told(far, Some([2; 6])), told(hop(9), Some([9; 6]))]);
+        // The gateway is listed at another interface only.
+        kernel.forget_unlisted(&[(8, hop(2)), (7, hop(9))].into(), &found_by);
+        assert_eq!(found.try_iter().collect::<Vec<_>>(), [told(far, None)]);
+        kernel.forget_unlisted(&[(7, hop(9))].into(), &found_by);
+        assert_eq!(found.try_iter().count(), 0);
     }
 
     #[test]

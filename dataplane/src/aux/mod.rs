@@ -10,6 +10,7 @@ mod kernel;
 mod links;
 mod ports;
 mod socket;
+mod wanted;
 mod watchdog;
 
 use std::io;

@@ -32,6 +32,8 @@ pub struct PortInterface {
     pub side: Side,
     /// Interface.
     pub name: String,
+    /// It is reached through AF_PACKET, whose rings count what the kernel drops.
+    pub ring: bool,
 }
 
 impl KernelPorts {
@@ -71,6 +73,7 @@ impl KernelPorts {
 impl KernelPort {
     fn new(port: &PortInterface) -> Self {
         let rings = match iface::index(&port.name).map(Rings::of) {
+            _ if !port.ring => None,
             Some(Ok(rings)) if !rings.is_empty() => Some(rings),
             _ => {
                 tracing::warn!(
@@ -112,6 +115,7 @@ mod tests {
             segment: 0,
             side: Side::Lan,
             name: "crem-none0".to_owned(),
+            ring: true,
         }]);
         let segment = SegmentSnapshot {
             lan_up: true,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crem_api::{Device, Document, Invalid, SegmentId};
+use crem_api::{Document, Invalid, SegmentId};
 use crem_ipfix::plan::Plan;
 use crem_wire::frame::ParseConfig;
 
@@ -53,7 +53,7 @@ impl Metered {
                 let shared = shared(utc_offset);
                 for (blind, device) in shared.blind.iter().zip([&config.lan, &config.wan]) {
                     // What the kernel drops in front of such a port has to be found first.
-                    let kernel = matches!(device, Device::Interface(_));
+                    let kernel = device.kernel_interface().is_some();
                     blind.store(kernel, Ordering::Relaxed);
                 }
                 Site {

@@ -6,7 +6,8 @@ use core::fmt;
 
 use crate::Psn;
 use crate::frame::{
-    self, Class, Ip, ParseConfig, Parsed, Udp, ipv4_header_checksum, restored_tos, udp_checksum,
+    self, Class, Ip, MIN_FRAME_LEN, ParseConfig, Parsed, Udp, ipv4_header_checksum, restored_tos,
+    udp_checksum,
 };
 use crate::icrc;
 use crate::ident;
@@ -60,10 +61,12 @@ pub enum Identification {
 /// A rebuilt frame; its ICRC verifies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rebuilt {
-    /// Octets of the frame, from the front of `out`.
+    /// Octets of the frame, from the front of `out`, with padding to the least that Ethernet takes.
     pub len: usize,
     /// Offset of the UDP payload.
     pub payload_off: usize,
+    /// Octets of the UDP payload, without padding.
+    pub payload_len: usize,
     /// PSN in the payload's BTH, to be compared with the position that was restored.
     pub psn: Psn,
     /// Where the Identification came from.
@@ -105,7 +108,8 @@ impl fmt::Display for RebuildError {
 impl core::error::Error for RebuildError {}
 
 /// Writes to `out` the frame that carried `payload` (BTH to ICRC), as it would have arrived: headers
-/// of the neighbour nearest in PSN, lengths and checksums made right, no ECN mark. `before` and `after`
+/// of the neighbour nearest in PSN, lengths and checksums made right, no ECN mark, padding behind a packet
+/// that is shorter than Ethernet frames are. `before` and `after`
 /// are frames of the same flow with an earlier and a later PSN.
 ///
 /// # Errors
@@ -125,12 +129,15 @@ pub fn rebuild(
     let lender = nearest(&before, &after, bth.psn).ok_or(RebuildError::NoNeighbour)?;
 
     let payload_off = usize::from(lender.udp.payload_off);
-    let len = payload_off + payload.len();
+    let packet_end = payload_off + payload.len();
+    let len = packet_end.max(MIN_FRAME_LEN);
     let headers = lender
         .frame
         .get(..payload_off)
         .ok_or(RebuildError::NoNeighbour)?;
     let out = out.get_mut(..len).ok_or(RebuildError::NoRoom(len))?;
+    let (out, padding) = out.split_at_mut(packet_end);
+    padding.fill(0);
     out[..payload_off].copy_from_slice(headers);
     out[payload_off..].copy_from_slice(payload);
 
@@ -154,6 +161,7 @@ pub fn rebuild(
     Ok(Rebuilt {
         len,
         payload_off,
+        payload_len: payload.len(),
         psn: bth.psn,
         identification,
     })

@@ -10,6 +10,7 @@ use crem_api::{Segment as Config, Syntax, parse};
 use crem_core::time::Instant;
 use crem_dataplane::buffer::{BURST, Buffer};
 use crem_dataplane::classify::{NEVER_CUT, Side, Station, View};
+use crem_dataplane::control_frames::ControlFrames;
 use crem_dataplane::dpdk::{Frame, FramePool};
 use crem_dataplane::guard::Remake;
 use crem_dataplane::inband::Inband;
@@ -343,7 +344,8 @@ fn gateway(number: usize, setting: Setting, pool: &Mempool) -> Result<Gateway, S
         responses: false,
         learn: false,
         verify_sources: false,
-        drop_lldp: true,
+        control: ControlFrames::default(),
+        networks: Vec::new(),
         watched: false,
         cut_from: [NEVER_CUT; 2],
     };

@@ -60,6 +60,9 @@ struct Arguments {
     /// VLAN ID of every frame sent.
     #[arg(long)]
     vlan: Option<u16>,
+    /// Tag of every frame sent as TPID and VLAN ID, such as 88a8:100; twice for two, the outer one first.
+    #[arg(long = "tag", value_name = "TPID:VID", value_parser = parse_tag, conflicts_with = "vlan")]
+    tags: Vec<Tag>,
     /// Own queue pair.
     #[arg(long, default_value_t = 0x11)]
     local_qp: u32,
@@ -136,6 +139,17 @@ fn parse_mac(text: &str) -> Result<Mac, String> {
         .map_err(|_| "expected six octets".to_owned())
 }
 
+fn parse_tag(text: &str) -> Result<Tag, String> {
+    let expected =
+        || "expected a TPID in hexadecimal, a colon, and a VLAN ID of 0 to 4094".to_owned();
+    let (tpid, vid) = text.split_once(':').ok_or_else(expected)?;
+    let tpid = u16::from_str_radix(tpid, 16).map_err(|_| expected())?;
+    match vid.parse() {
+        Ok(tci @ 0..=4094) => Ok(Tag { tpid, tci }),
+        _ => Err(expected()),
+    }
+}
+
 fn parse_mtu(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
@@ -162,7 +176,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = StopFlag::install()?;
     precise_timers();
     let sock = RawSock::open(&arguments.interface, Options::default())?;
-    let machine = machine(arguments, Mac(sock.mac()));
+    let machine = machine(arguments, Mac(sock.mac()))?;
     let quantum = arguments.quantum_us * 1_000;
     let mut end = End::new(sock, machine, quantum);
     println!("ready");
@@ -180,7 +194,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One queue pair, or all of them.
-fn machine(arguments: &Arguments, local_mac: Mac) -> Box<dyn Machine> {
+fn machine(arguments: &Arguments, local_mac: Mac) -> Result<Box<dyn Machine>, Failure> {
     if arguments.queue_pairs == 1 {
         return queue_pair(arguments, local_mac, 0, arguments.rate_mbit);
     }
@@ -192,14 +206,23 @@ fn machine(arguments: &Arguments, local_mac: Mac) -> Box<dyn Machine> {
     };
     let pacer = Pacer::new(rate, tuning(arguments, rate).burst_ns, 1);
     let first = Qpn::new(arguments.local_qp);
-    Box::new(Fleet::new(all.collect(), first, pacer))
+    let all: Result<Vec<_>, Failure> = all.collect();
+    Ok(Box::new(Fleet::new(all?, first, pacer)))
 }
 
 /// The queue pair of a number, at a rate of its own.
-fn queue_pair(arguments: &Arguments, local_mac: Mac, number: u32, rate: u64) -> Box<dyn Machine> {
+fn queue_pair(
+    arguments: &Arguments,
+    local_mac: Mac,
+    number: u32,
+    rate: u64,
+) -> Result<Box<dyn Machine>, Failure> {
     let mut tags = Tags::NONE;
     if let Some(vlan) = arguments.vlan {
         tags.push(Tag::vlan(vlan));
+    }
+    if !arguments.tags.iter().all(|tag| tags.push(*tag)) {
+        return Err("more than two tags".into());
     }
     let endpoint = Endpoint {
         local_mac,
@@ -216,11 +239,11 @@ fn queue_pair(arguments: &Arguments, local_mac: Mac, number: u32, rate: u64) -> 
     let mut transfer = transfer(arguments);
     transfer.seed += u64::from(number);
     let tuning = tuning(arguments, rate);
-    match (arguments.role, transfer.operation) {
+    Ok(match (arguments.role, transfer.operation) {
         (Role::Responder, _) => Box::new(Responder::new(endpoint, transfer, tuning)),
         (Role::Requester, Operation::Read) => Box::new(Reader::new(endpoint, transfer, tuning)),
         (Role::Requester, _) => Box::new(Requester::new(endpoint, transfer, tuning)),
-    }
+    })
 }
 
 fn transfer(arguments: &Arguments) -> Transfer {

@@ -26,7 +26,7 @@ const MESSAGES: [&str; 13] = [
 ];
 
 /// Why flows are not protected, as documents name it; [`Unprotected`] has no others.
-const REASONS: [&str; 23] = [
+const REASONS: [&str; 24] = [
     "awaiting_parameters",
     "below_threshold",
     "breaker",
@@ -45,6 +45,7 @@ const REASONS: [&str; 23] = [
     "no_reports",
     "off",
     "parameters",
+    "path_mtu",
     "peer_dead",
     "qp_reuse",
     "report_budget",

@@ -8,6 +8,7 @@ use super::process::{Process, Programs, read_json};
 use super::report::FlowReport;
 use super::spec::{Flow, Host, Scenario};
 use super::topology::{HOST_INTERFACE, Place, Topology, mac};
+use super::tunnel;
 
 /// Time to come up.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -99,10 +100,15 @@ fn arguments(
     let mut all: Vec<String> = Vec::new();
     let mut set = |key: &str, value: String| all.extend([format!("--{key}"), value]);
     set("role", role.to_owned());
-    set("interface", HOST_INTERFACE.to_owned());
+    let (interface, peer_mac) = if flow.tunnelled {
+        (tunnel::TUNNEL_INTERFACE, tunnel::mac(peer))
+    } else {
+        (HOST_INTERFACE, mac(peer))
+    };
+    set("interface", interface.to_owned());
     set("local-ip", family.host(host).to_string());
     set("peer-ip", family.host(peer).to_string());
-    set("peer-mac", mac(peer));
+    set("peer-mac", peer_mac);
     set("local-qp", queue_pair(scenario, index, host).to_string());
     set("peer-qp", queue_pair(scenario, index, peer).to_string());
     set("udp-source", (0xc011 + first).to_string());
@@ -124,6 +130,9 @@ fn arguments(
     }
     if let Some(vlan) = flow.vlan {
         set("vlan", vlan.to_string());
+    }
+    for tag in &flow.tags {
+        set("tag", tag.clone());
     }
     if flow.selective_repeat {
         all.push("--selective-repeat".to_owned());

@@ -16,7 +16,7 @@ use super::control_dies::{Control, ControlReport};
 use super::metering::{self, Sockets};
 use super::process::{Process, Programs};
 use super::report::gateway_name;
-use super::spec::{Host, Mode, Scenario, inband};
+use super::spec::{Host, Mode, Ports, Scenario, inband};
 use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
 
 /// Id of the one segment.
@@ -42,6 +42,7 @@ pub(crate) struct Gateway {
     earlier_cpu: f64,
     starts: u32,
     workers: u16,
+    ports: Ports,
     watchdog_ms: i64,
     panic_at_ms: Option<i64>,
     /// Its other process, if the scenario has one, and packets restored when that one was killed.
@@ -65,6 +66,7 @@ impl Gateway {
             earlier_cpu: 0.0,
             starts: 0,
             workers: scenario.workers,
+            ports: scenario.ports,
             watchdog_ms: watchdog_ms(scenario),
             panic_at_ms: scenario.panic_at_ms.filter(|_| host == Host::B),
             control: scenario.has_control().then(|| Control::new(host, folder)),
@@ -107,7 +109,7 @@ impl Gateway {
         all.insert("worker".into(), worker.into());
         all.insert(
             "memory".into(),
-            table("pool_frames", pool_frames(self.workers).into()),
+            table("pool_frames", pool_frames(self.workers, self.ports).into()),
         );
         all.insert(
             "status".into(),
@@ -284,8 +286,10 @@ fn watchdog_ms(scenario: &Scenario) -> i64 {
 }
 
 /// Each worker has descriptors, symbols and queues of its own.
-fn pool_frames(workers: u16) -> i64 {
-    i64::from(workers) * (POOL_FRAMES + 1) - 1
+fn pool_frames(workers: u16, ports: Ports) -> i64 {
+    // Ports through AF_XDP keep many buffers to themselves.
+    let parts = i64::from(workers) + i64::from(ports == Ports::Xdp);
+    parts * (POOL_FRAMES + 1) - 1
 }
 
 /// Short, since a socket's path has little room.
@@ -304,8 +308,14 @@ fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table
     segment.insert("mode".into(), mode.into());
     segment.insert("crem_port".into(), i64::from(scenario.wan.crem_port).into());
     segment.insert("path_mtu".into(), i64::from(scenario.mtu).into());
-    segment.insert("lan".into(), table("interface", LAN_INTERFACE.into()));
-    segment.insert("wan".into(), table("interface", WAN_INTERFACE.into()));
+    segment.insert(
+        "lan".into(),
+        table(scenario.ports.key(), LAN_INTERFACE.into()),
+    );
+    segment.insert(
+        "wan".into(),
+        table(scenario.ports.key(), WAN_INTERFACE.into()),
+    );
     let family = scenario.family;
     segment.insert(
         "served".into(),
@@ -333,6 +343,9 @@ fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table
         .collect();
     segment.insert("reporters".into(), reporters.into());
     segment.extend(scenario.segment.clone());
+    if let Some(vxlan) = &scenario.vxlan {
+        segment.insert("vxlan".into(), vxlan.document());
+    }
     segment.insert("policy".into(), scenario.policy.clone().into());
     segment.insert("limits".into(), scenario.limits.clone().into());
     let mut document = Table::new();

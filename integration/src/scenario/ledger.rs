@@ -5,9 +5,14 @@ use std::fmt;
 
 use crem_wan::{Class, Fate, LogEntry};
 use crem_wire::Psn;
-use crem_wire::frame::{Class as FrameClass, ParseConfig, Parsed, parse};
+use crem_wire::frame::{Class as FrameClass, ParseConfig, Parsed, VXLAN_PORT, parse};
 use serde::{Deserialize, Serialize};
 
+/// Hosts send VXLAN where the scenario says so, and nothing else to that port.
+const PARSE: ParseConfig = ParseConfig {
+    crem_port: None,
+    vxlan_port: Some(VXLAN_PORT),
+};
 /// Foreign frames that are described.
 const MAX_DESCRIBED: usize = 8;
 
@@ -110,7 +115,7 @@ impl Record {
             }
             Class::RoceSource | Class::RoceResponse | Class::RoceOther => {}
         }
-        let parsed = parse(frame, &ParseConfig::default());
+        let parsed = parse(frame, &PARSE);
         let brief = Brief::of(frame, &parsed);
         let stream = self.stream_of(class, &parsed);
         let new = outgoing && class != Class::RoceOther && self.is_new(class, &parsed);

@@ -23,6 +23,7 @@ mod spec;
 mod tap;
 mod tcp;
 mod topology;
+mod tunnel;
 mod watch;
 
 pub use check::{Finding, check};

@@ -23,6 +23,7 @@ use super::spec::{Family, Host, Mode, Part, Scenario, Set, inband};
 use super::tap::Tap;
 use super::tcp;
 use super::topology::{HOST_INTERFACE, Place, Topology, WAN_SIDES};
+use super::tunnel;
 use super::watch::watch;
 
 /// CREM port of a scenario that names none.
@@ -171,19 +172,23 @@ impl<'a> Stage<'a> {
 
     /// The path works, addresses are resolved.
     fn warm_up(&self) -> Result<(), Failure> {
-        for &host in self
-            .scenario
-            .hosts()
-            .iter()
-            .filter(|host| **host != Host::A)
-        {
-            let end = Instant::now() + PING_LIMIT;
-            let target = self.scenario.family.host(host);
-            while !self.world.ping(target, 1) {
-                self.check_stop()?;
-                if Instant::now() > end {
-                    return Err(format!("no ping from host A to {target} in {PING_LIMIT:?}").into());
-                }
+        for &host in self.scenario.hosts() {
+            if host != Host::A {
+                self.reach(self.scenario.family.host(host))?;
+            }
+        }
+        match &self.scenario.vxlan {
+            Some(_) => self.reach(tunnel::end(Host::B)),
+            None => Ok(()),
+        }
+    }
+
+    fn reach(&self, target: std::net::IpAddr) -> Result<(), Failure> {
+        let end = Instant::now() + PING_LIMIT;
+        while !self.world.ping(target, 1) {
+            self.check_stop()?;
+            if Instant::now() > end {
+                return Err(format!("no ping from host A to {target} in {PING_LIMIT:?}").into());
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 use super::bounds::Bound;
 use super::metering::Metering;
+use super::tunnel::Vxlan;
 
 /// A scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,6 +41,11 @@ pub struct Scenario {
     /// Keys for the segment in the document of both gateways.
     #[serde(default)]
     pub segment: toml::Table,
+    /// How gateways reach their interfaces.
+    #[serde(default)]
+    pub ports: Ports,
+    /// Tunnels between the hosts.
+    pub vxlan: Option<Vxlan>,
     /// Keys for `policy` in the document of both gateways.
     #[serde(default)]
     pub policy: toml::Table,
@@ -87,6 +93,27 @@ pub enum Gateways {
     Hub,
     /// Nothing: hosts on the WAN.
     None,
+}
+
+/// How gateways reach their interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ports {
+    /// Through AF_PACKET.
+    #[default]
+    Interface,
+    /// Through AF_XDP, which keeps every tag as it is.
+    Xdp,
+}
+
+impl Ports {
+    /// As documents spell it.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Interface => "interface",
+            Self::Xdp => "xdp",
+        }
+    }
 }
 
 /// IP family of the hosts.
@@ -230,6 +257,12 @@ pub struct Flow {
     pub rate_mbit: u64,
     /// VLAN ID of all its frames.
     pub vlan: Option<u16>,
+    /// Tags of all its frames, outermost first, such as `"88a8:100"`: TPID and VLAN ID.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Its frames go through the tunnel.
+    #[serde(default)]
+    pub tunnelled: bool,
     /// Resend single packets.
     #[serde(default)]
     pub selective_repeat: bool,
@@ -465,6 +498,9 @@ impl Scenario {
         let sets = !self.set.is_empty() || self.link_propagation;
         if sets && self.gateways == Gateways::None {
             found.push("values to set or links to mirror without gateways".to_owned());
+        }
+        if self.vxlan.is_none() && self.flow.iter().any(|flow| flow.tunnelled) {
+            found.push("a tunnelled flow without vxlan".to_owned());
         }
         if self.changes > 0 && self.gateways == Gateways::None {
             found.push("changes without gateways".to_owned());

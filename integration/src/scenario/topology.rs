@@ -98,6 +98,11 @@ impl Topology {
             }
             world.address(scenario.family, host)?;
         }
+        if let Some(vxlan) = &scenario.vxlan {
+            for host in [Host::A, Host::B] {
+                vxlan.set_up(scenario, host, &world.name(Place::Host(host)))?;
+            }
+        }
         Ok(world)
     }
 
@@ -253,7 +258,7 @@ pub(crate) fn mac(host: Host) -> String {
 }
 
 /// Runs `ip` and reports what it says if it fails.
-fn ip(arguments: &[&str]) -> Result<(), Failure> {
+pub(crate) fn ip(arguments: &[&str]) -> Result<(), Failure> {
     let out = Command::new("ip")
         .args(arguments)
         .output()

@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 /// UDP destination port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
+/// UDP destination port of VXLAN.
+const VXLAN_PORT: u16 = 4789;
+const UDP_HEADER: usize = 8;
+const VXLAN_HEADER: usize = 8;
 
 /// What a frame is, as far as the impairer cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -51,8 +55,17 @@ impl Class {
         }
     }
 
-    /// The class of a frame. Fragments and IPv6 with extension headers are [`Class::Rest`].
+    /// The class of a frame, in VXLAN that of the frame inside. Fragments and IPv6 with extension headers are
+    /// [`Class::Rest`].
     pub fn of(frame: &[u8], crem_port: u16) -> Self {
+        if let Some(inner) = inner_frame(frame).and_then(|at| frame.get(at..)) {
+            // What is inside is the hosts', also on that port.
+            return Self::of_packet(inner, 0);
+        }
+        Self::of_packet(frame, crem_port)
+    }
+
+    fn of_packet(frame: &[u8], crem_port: u16) -> Self {
         let Some(udp) = udp_payload(frame) else {
             return Self::Rest;
         };
@@ -80,8 +93,15 @@ fn roce(opcode: u8) -> Class {
 }
 
 struct Udp {
+    at: usize,
     port: u16,
     first: u8,
+}
+
+/// Where the frame inside of VXLAN starts.
+fn inner_frame(frame: &[u8]) -> Option<usize> {
+    let udp = udp_payload(frame).filter(|udp| udp.port == VXLAN_PORT)?;
+    Some(udp.at + UDP_HEADER + VXLAN_HEADER)
 }
 
 /// Where the IP header starts and its EtherType, behind any VLAN tags.
@@ -109,6 +129,7 @@ fn udp_payload(frame: &[u8]) -> Option<Udp> {
         _ => return None,
     };
     Some(Udp {
+        at: udp,
         port: be16(frame, udp + 2)?,
         first: *frame.get(udp + 8)?,
     })
@@ -140,26 +161,43 @@ pub(crate) fn ecn_place(frame: &[u8]) -> Option<EcnPlace> {
 }
 
 /// Names a frame by its octets with the ECN bits and the IPv4 header checksum masked, the two fields
-/// that the network on the way may change. 64 bits: among a million frames two agree by chance with
-/// a probability below 10^-7.
+/// that the network on the way may change; in VXLAN those of both headers, and the outer Identification, which
+/// nothing in a packet tells of. 64 bits: among a million frames two agree by chance with a probability below
+/// 10^-7.
 pub fn frame_hash(frame: &[u8]) -> u64 {
-    const HEAD: usize = 64;
+    // Headers of a tunnel and of a packet inside.
+    const HEAD: usize = 160;
     let mut head = [0u8; HEAD];
     let cut = frame.len().min(HEAD);
     let (start, rest) = frame.split_at(cut);
     if let Some(place) = head.get_mut(..cut) {
         place.copy_from_slice(start);
     }
-    if let Some(place) = ecn_place(frame) {
-        if let Some(octet) = head.get_mut(place.octet) {
-            *octet &= !place.mask;
-        }
-        if let Some(sum) = place.checksum.and_then(|at| head.get_mut(at..at + 2)) {
-            sum.fill(0);
+    mask(&mut head, frame, 0);
+    if let Some(inner) = inner_frame(frame) {
+        mask(&mut head, frame, inner);
+        if let Some((ip, 0x0800)) = network_header(frame)
+            && let Some(identification) = head.get_mut(ip + 4..ip + 6)
+        {
+            identification.fill(0);
         }
     }
     let state = absorb(frame.len() as u64, &head);
     absorb(state, rest)
+}
+
+/// Masks in `head`, the front of `frame`, what may change of the IP header of the frame that starts at `from`.
+fn mask(head: &mut [u8], frame: &[u8], from: usize) {
+    let Some(place) = frame.get(from..).and_then(ecn_place) else {
+        return;
+    };
+    if let Some(octet) = head.get_mut(from + place.octet) {
+        *octet &= !place.mask;
+    }
+    let sum = place.checksum.map(|at| from + at);
+    if let Some(sum) = sum.and_then(|at| head.get_mut(at..at + 2)) {
+        sum.fill(0);
+    }
 }
 
 /// Folds octets into a hash, eight at a time, each step a full 64 by 64 bit product.
@@ -225,6 +263,32 @@ pub(crate) mod tests {
         let mut frame = udp4(4791, &[0x0a; 32], 0);
         frame.splice(12..12, [0x88, 0xa8, 0, 5, 0x81, 0, 0, 6]);
         assert_eq!(Class::of(&frame, 0), Class::RoceSource);
+    }
+
+    /// A datagram to the port of VXLAN around an Ethernet frame.
+    fn vxlan(inner: &[u8], ident: u8) -> Vec<u8> {
+        let header = [0x08, 0, 0, 0, 0, 0x13, 0x88, 0];
+        let mut frame = udp4(VXLAN_PORT, &[&header, inner].concat(), 0);
+        frame[19] = ident;
+        frame
+    }
+
+    #[test]
+    fn tunnels_are_seen_through() {
+        let inner = udp4(4791, &[0x0a; 32], 0);
+        assert_eq!(Class::of(&vxlan(&inner, 9), 0), Class::RoceSource);
+        // What is inside is no CREM of the gateways.
+        let crem = udp4(50_000, &[0x11; 32], 0);
+        assert_eq!(Class::of(&crem, 50_000), Class::CremRepair);
+        assert_eq!(Class::of(&vxlan(&crem, 9), 50_000), Class::Rest);
+        assert_eq!(Class::of(&vxlan(&[1, 2, 3], 9), 0), Class::Rest);
+        let marked = udp4(4791, &[0x0a; 32], 3);
+        assert_eq!(
+            frame_hash(&vxlan(&inner, 9)),
+            frame_hash(&vxlan(&marked, 8))
+        );
+        let other = udp4(4791, &[0x0b; 32], 0);
+        assert_ne!(frame_hash(&vxlan(&inner, 9)), frame_hash(&vxlan(&other, 9)));
     }
 
     #[test]

@@ -47,6 +47,10 @@ counters! {
         namespace_conflicts,
         /// Flows not offered because the symbols do not fit the path MTU (AMB-TMTU).
         mtu_too_small,
+        /// Symbols sent only to find out whether messages of their length arrive.
+        mtu_probes,
+        /// Flows given up because none of their symbols arrived while their sources did.
+        mtu_refuted,
         /// HELLOs sent, retransmissions included.
         hello_sent,
         /// HELLO exchanges that ended without an answer.

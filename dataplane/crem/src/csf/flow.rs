@@ -20,6 +20,7 @@ use super::params::{Pace, Params};
 use super::path::Path;
 use super::path_report::{Owed, PathIntake};
 use super::peers::Peers;
+use super::probe::Probe;
 use super::report::Reports;
 use super::retain::{BlockId, Retention};
 use super::states::State;
@@ -113,6 +114,8 @@ pub(super) struct Who {
     pub(super) min_rtt: Duration,
     pub(super) pace: Pace,
     pub(super) spacing: Duration,
+    /// The longest symbol that was found to reach the peer, octets.
+    pub(super) carried: u16,
 }
 
 impl Who {
@@ -207,6 +210,8 @@ pub(super) struct Binding<B> {
     /// Blocks of which nodes on the path dropped packets.
     pub(super) owed: Owed,
     pub(super) reports: Reports,
+    /// Whether symbols reach the peer.
+    pub(super) probe: Probe,
     /// Growth of the queueing delay that hops report for the flow.
     pub(super) queue_delay: DelaySum,
     pub(super) burst_length: BurstLength,
@@ -329,6 +334,10 @@ impl<B> Flow<B> {
                 srtt,
             },
             spacing: self.track.spacing(now),
+            carried: self
+                .peer
+                .and_then(|slot| sh.peers.get(slot))
+                .map_or(0, |peer| peer.carries.proven(now)),
         }
     }
 

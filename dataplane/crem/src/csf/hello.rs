@@ -34,7 +34,9 @@ impl<B: Clone> Flow<B> {
             .cfg
             .peer_for(self.key.destination)
             .and_then(|peer| peer.address);
-        if configured.is_none() && sh.cfg.allowed_peers.is_empty() {
+        // A HELLO toward an address inside of a tunnel would reach somebody else, or nobody.
+        let interceptable = !sh.cfg.allowed_peers.is_empty() && !self.key.namespace.is_tunnel();
+        if configured.is_none() && !interceptable {
             self.reason = Unprotected::NoPeer;
             return;
         }
@@ -80,6 +82,7 @@ impl<B: Clone> Flow<B> {
             return Err(Unprotected::NamespaceConflict);
         }
         self.check_mtu(sh, target)?;
+        self.check_carried(&peer.carries, target, sh, now)?;
         if !self.may_be_placed(sh, now) {
             return Err(Unprotected::ReportBudget);
         }
@@ -104,6 +107,9 @@ impl<B: Clone> Flow<B> {
                 match reason {
                     Unprotected::NamespaceConflict if changed => {
                         sh.counters.namespace_conflicts += 1
+                    }
+                    Unprotected::PathMtu { .. } if changed => {
+                        sh.events.push(Event::FlowUnprotected(self.key, reason));
                     }
                     Unprotected::Mtu { .. } if changed => {
                         sh.counters.mtu_too_small += 1;

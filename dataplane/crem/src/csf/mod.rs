@@ -35,6 +35,7 @@ mod params;
 mod path;
 mod path_report;
 mod peers;
+mod probe;
 mod repair;
 mod report;
 mod retain;

@@ -12,6 +12,7 @@ use super::flow::{Binding, Flow, Shared};
 use super::hello::our_limits;
 use super::params::{Acked, Params, Retry, Shape};
 use super::path_report::Owed;
+use super::probe::Probe;
 use super::report::Reports;
 use super::states::{Effect, Input, State, transition};
 use super::volume::Volume;
@@ -377,6 +378,7 @@ impl<B> Binding<B> {
             deferred: None,
             owed: Owed::default(),
             reports: Reports::new(&sh.cfg.fec, breaker, now),
+            probe: Probe::default(),
             queue_delay: DelaySum::default(),
             burst_length: old.map_or_else(BurstLength::default, |old| old.burst_length),
             run_end: None,

@@ -4,6 +4,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use super::probe::Carries;
 use crate::packet::PsnSpace;
 use crate::rtt::RttEstimator;
 use crate::table::{BoundedTable, Class};
@@ -42,6 +43,8 @@ pub(super) struct Peer {
     last_heard: Option<Instant>,
     dead: Option<Dead>,
     paused_until: Option<Instant>,
+    /// Which symbols reach it.
+    pub(super) carries: Carries,
     users: u32,
 }
 

@@ -192,8 +192,14 @@ impl<B: Clone> Binding<B> {
         let mut block = closed_block(open, why, ctx.who.slot, ctx.now);
         let count = self.ordinary_count(&block, ctx);
         let sent = self.send_ordinary(&mut block, count, ctx);
+        let sent = if sent == 0 {
+            self.send_probe(&mut block, ctx)
+        } else {
+            sent
+        };
         ctx.counts.ordinary += u64::from(sent);
-        if sent == 0 && why == Closing::BurstEnd {
+        // Among INFO a report would not show whether symbols arrive.
+        if sent == 0 && why == Closing::BurstEnd && !self.is_probing(block.config.t, ctx) {
             self.send_tail_info(&block, ctx);
         }
         self.expire(ctx);
@@ -295,6 +301,7 @@ impl<B: Clone> Binding<B> {
     /// Queues an INFO.
     pub(super) fn emit_info(&mut self, header: RepairHeader, ctx: &mut Ctx<'_, B>) {
         self.reports.repairs.sent(1);
+        self.probe.info_sent();
         ctx.actions.emit.push(Emit {
             to: self.to,
             header,
@@ -323,6 +330,7 @@ impl<B: Clone> Binding<B> {
         actions.sources.extend(wanted.cloned());
         let first_row = actions.rows.len() as u32;
         let last = symbols.indices.last();
+        self.probe.symbol_sent(block.config.t, who.srtt, born);
         for index in symbols.indices.iter() {
             let Some(slot) = actions.free_slots.pop() else {
                 break;

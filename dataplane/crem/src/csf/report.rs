@@ -192,6 +192,7 @@ impl<B: Clone> Flow<B> {
         sh.path_report(peer, report, srtt, now);
         self.judge_repeated(lost_of(report), sh, now);
         self.react(report, srtt, sh, now);
+        self.judge_lengths(report, srtt, sh, now);
         self.step(Input::Report, Cause::None, sh, now);
         self.break_circuit(report, sh, now);
         self.reconsider(sh, now);

@@ -34,6 +34,9 @@ pub const PROTOCOL_UDP: u8 = 17;
 /// UDP port that VXLAN is assigned.
 pub const VXLAN_PORT: u16 = 4789;
 
+/// Octets of the shortest Ethernet frame, without FCS: what is shorter is padded behind the packet.
+pub const MIN_FRAME_LEN: usize = 60;
+
 const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
 const IPV4_LEN: usize = 20;

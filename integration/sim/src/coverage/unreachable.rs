@@ -20,6 +20,9 @@ const LIST: &[(&str, &str)] = &[
         "unprotected monitor",
         "a gateway that only watches has neither protocol function, and nothing to judge",
     ),
+    ("csf mtu_probes", UNPROBED),
+    ("csf mtu_refuted", UNPROBED),
+    ("unprotected path_mtu", UNPROBED),
     (
         "csf read_length_invalid",
         "requesters ask for what RDMA allows",
@@ -27,6 +30,7 @@ const LIST: &[(&str, &str)] = &[
 ];
 
 const SORTED: &str = "a data plane hands each message to the function that it is for; a test of the gateway tries all";
+const UNPROBED: &str = "worlds have no path that carries less than it is configured for, and their gateways do not look for it";
 const POLLED: &str = "a data plane polls after each call";
 
 /// Why this cannot occur, if it cannot.

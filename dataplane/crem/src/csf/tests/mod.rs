@@ -9,6 +9,7 @@ mod datagrams;
 mod early;
 mod elsewhere;
 mod learning;
+mod lengths;
 mod negotiation;
 mod path_report;
 mod properties;

@@ -590,6 +590,27 @@ fn learned_mtu_replaces_the_announced_one() {
 
 // shows: CREM-SCOPE-07, AMB-TENANT
 #[test]
+fn no_hello_goes_to_an_address_inside_of_a_tunnel() {
+    let mut rig = Rig::new(config());
+    let mut tunnelled = key(1);
+    tunnelled.namespace = Namespace(1 << 63 | 5000 << 26);
+    rig.paced(tunnelled, 0..200, MS / 10);
+    assert!(rig.hellos().is_empty());
+    assert_eq!(rig.status(tunnelled).unprotected, Some(Unprotected::NoPeer));
+    // With a gateway in the configuration it goes there.
+    let mut cfg = config();
+    let target = PeerTarget {
+        address: Some(gateway()),
+        path_mtu: 4400,
+        tunnel_overhead: 0,
+    };
+    cfg.peers = PeerTable::new(alloc::vec![(Prefix::host(tunnelled.destination), target)]);
+    let mut rig = Rig::new(cfg);
+    rig.protect(tunnelled, 0);
+    assert_eq!(rig.status(tunnelled).unprotected, None);
+}
+
+#[test]
 fn equal_triple_of_another_namespace_is_left_alone() {
     let mut rig = Rig::new(config());
     rig.protect(key(1), 0);

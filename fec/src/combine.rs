@@ -20,19 +20,18 @@ const FEW_ROWS: usize = 4;
 ///
 /// With `later`, sources are asked into the cache ahead of the work, and so are the first octets of
 /// what it yields: what is worked on next.
-pub(crate) fn combine<'s, 'n>(
+pub(crate) fn combine<'r, 's, 'n>(
     kernels: &Kernels,
-    rows: &mut [&mut [u8]],
+    rows: impl Iterator<Item = &'r mut [u8]>,
     fresh: bool,
     sources: impl Iterator<Item = (Payload<'s>, Column)> + Clone,
     later: Option<impl Iterator<Item = &'n [u8]> + Clone>,
 ) -> [[u8; PREFIX]; MAX_ROWS] {
-    let rows_count = rows.len();
-    let lengths = Lengths::new(rows_count);
-    let mut bank = Bank::new(kernels, rows.iter_mut().map(|row| &mut **row));
+    let mut bank = Bank::new(kernels, rows);
+    let rows_count = bank.row_count();
     let mut work = Work {
         bank: &mut bank,
-        lengths,
+        lengths: Lengths::new(rows_count),
         fresh,
         cold: true,
     };
@@ -183,6 +182,9 @@ impl Lengths {
     }
 
     fn multiply(&mut self) {
+        if self.factors == 0 {
+            return;
+        }
         let [high, low] = (self.length as u16).to_be_bytes();
         let factors = self.factors.to_ne_bytes();
         for (sum, factor) in self.sums.iter_mut().zip(factors).take(self.rows) {

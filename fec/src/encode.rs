@@ -162,16 +162,8 @@ impl Engine {
         next: Option<impl Iterator<Item = &'n [u8]> + Clone>,
     ) {
         let columns = cauchy::Columns::new(rows.iter().map(|row| row.index));
-        let mut bodies: [&mut [u8]; MAX_ROWS] = Default::default();
-        let mut prefixes = [const { None }; MAX_ROWS];
-        let count = rows.len().min(MAX_ROWS);
-        for (n, row) in rows.iter_mut().enumerate().take(MAX_ROWS) {
-            if let Some((prefix, body)) = row.symbol.split_first_chunk_mut::<PREFIX>() {
-                prefixes[n] = Some(prefix);
-                bodies[n] = body;
-            }
-        }
-        let bodies = &mut bodies[..count];
+        let bodies = rows.iter_mut();
+        let bodies = bodies.map(|row| row.symbol.get_mut(PREFIX..).unwrap_or_default());
         let sums = if scheme == Scheme::Xor {
             let sources = sources.iter().map(|source| (source.payload, [1; MAX_ROWS]));
             combine(&self.kernels, bodies, first, sources, next)
@@ -186,9 +178,11 @@ impl Engine {
                 .map(|source| (source.payload, columns.of(source.position)));
             combine(&self.kernels, bodies, first, sources, next)
         };
-        for (prefix, sum) in prefixes.into_iter().flatten().zip(sums) {
-            let old = if first { [0; PREFIX] } else { *prefix };
-            *prefix = [old[0] ^ sum[0], old[1] ^ sum[1]];
+        for (row, sum) in rows.iter_mut().zip(sums) {
+            if let Some(prefix) = row.symbol.first_chunk_mut::<PREFIX>() {
+                let old = if first { [0; PREFIX] } else { *prefix };
+                *prefix = [old[0] ^ sum[0], old[1] ^ sum[1]];
+            }
         }
     }
 }

@@ -131,10 +131,22 @@ pub(crate) fn solve_single(
     let [sum, ..] = if scheme == Scheme::Cauchy {
         let times = cauchy::times(factor, index);
         let known = named.map(|source| (source.payload, column(times(source.position))));
-        combine(&engine.kernels, &mut [row], true, itself.chain(known), next)
+        combine(
+            &engine.kernels,
+            core::iter::once(row),
+            true,
+            itself.chain(known),
+            next,
+        )
     } else {
         let known = named.map(|source| (source.payload, column(factor)));
-        combine(&engine.kernels, &mut [row], true, itself.chain(known), next)
+        combine(
+            &engine.kernels,
+            core::iter::once(row),
+            true,
+            itself.chain(known),
+            next,
+        )
     };
     // The symbol went in like a source of T - 2 octets, but has a prefix of its own.
     let counted = (body.len() as u16).to_be_bytes();
@@ -216,7 +228,8 @@ impl<'b> Batch<'b> {
             .iter()
             .filter(|source| set.contains(source.position));
         let next = engine.prefetch.then_some(core::iter::empty());
-        let bodies = &mut self.bodies[..self.count];
+        let bodies = self.bodies.iter_mut().take(self.count);
+        let bodies = bodies.map(|body| &mut **body);
         let sums = match self.scheme {
             // A source copy depends on nothing else.
             Scheme::Copy => return,
@@ -290,7 +303,7 @@ pub(crate) fn combine_syndromes(
         let sources = used.map(|((_, body), column)| (Payload::Whole(body), column));
         combine(
             &engine.kernels,
-            &mut bodies[..count],
+            bodies.into_iter().take(count),
             true,
             sources,
             None::<core::iter::Empty<&[u8]>>,

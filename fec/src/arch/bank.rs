@@ -59,6 +59,11 @@ impl<'r, 's> Bank<'r, 's> {
         }
     }
 
+    /// Number of rows.
+    pub(crate) fn row_count(&self) -> usize {
+        self.row_count
+    }
+
     /// Octets of the shortest row.
     pub(crate) fn row_len(&self) -> usize {
         if self.row_count == 0 { 0 } else { self.row_len }

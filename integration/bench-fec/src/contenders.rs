@@ -199,14 +199,33 @@ pub(crate) fn own_contender<'c>(
         if prefetch { " +pf" } else { "" },
         schedule_name
     );
-    let run: Box<dyn FnMut() -> usize + 'c> = match m {
+    let run = own_of_rows(field, engine, m, schedule)?;
+    Some(Contender { name, run })
+}
+
+/// Our engine as programs get it that name no instruction set. ISA-L is entered in this way too, beside
+/// each of its variants: of one kernel measured twice the better figure counts, so both sides have it
+/// twice.
+pub(crate) fn detected_contender<'c>(field: &'c Field<'_>, m: usize) -> Option<Contender<'c>> {
+    let engine = Engine::detect().prefetching(!field.hot);
+    let name = format!("own {} detected", engine.isa().name());
+    let run = own_of_rows(field, engine, m, Schedule::AtClose)?;
+    Some(Contender { name, run })
+}
+
+fn own_of_rows<'c>(
+    field: &'c Field<'_>,
+    engine: Engine,
+    m: usize,
+    schedule: Schedule,
+) -> Option<Box<dyn FnMut() -> usize + 'c>> {
+    Some(match m {
         1 => own::<1>(field, engine, schedule),
         2 => own::<2>(field, engine, schedule),
         4 => own::<4>(field, engine, schedule),
         8 => own::<8>(field, engine, schedule),
         _ => return None,
-    };
-    Some(Contender { name, run })
+    })
 }
 
 /// ISA-L as a contender, if the library has the variant.

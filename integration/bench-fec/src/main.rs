@@ -13,8 +13,8 @@ use std::time::Duration;
 use std::{env, fs, io};
 
 use contenders::{
-    Field, Schedule, decode_contender, isal_contender, matrix, own_contender, prepare,
-    rse_contender, xor_contender,
+    Field, Schedule, decode_contender, detected_contender, isal_contender, matrix, own_contender,
+    prepare, rse_contender, xor_contender,
 };
 use crem_fec::peers::{Isal, Variant};
 use crem_fec::{Engine, Isa};
@@ -156,6 +156,7 @@ fn encoders<'c>(field: &'c Field<'_>, m: usize, options: &Options) -> Vec<Conten
         .filter_map(|v| isal_contender(field, m, &options.isal, v));
     contenders.extend(isal);
     contenders.extend(rse_contender(field, m));
+    contenders.extend(detected_contender(field, m));
     for isa in Isa::ALL.into_iter().filter(|&isa| isa != Isa::Scalar) {
         contenders.extend(own_contender(field, m, isa, false, Schedule::AtClose));
         contenders.extend(own_contender(field, m, isa, true, Schedule::AtClose));

@@ -171,6 +171,8 @@ impl<P: Platform> Segment<P> {
         };
         let receiver = self.backlog.is_multiple_of(MAX_BACKLOG);
         let now = clock();
+        self.lan.tick(now);
+        self.wan.tick(now);
         busy |= self.guarded(now, |s| s.run_timers(now, receiver) | s.send_repair(now));
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(LOOK_AT_POOL) {
@@ -197,6 +199,7 @@ impl<P: Platform> Segment<P> {
         let any = !burst.is_empty();
         if any {
             let now = clock();
+            self.lan.captured(now, &burst);
             if let Some(metering) = &mut self.metering {
                 metering.arrived(Side::Lan, now, &burst);
             }
@@ -236,6 +239,7 @@ impl<P: Platform> Segment<P> {
         let received = burst.len();
         if received > 0 {
             let now = clock();
+            self.wan.captured(now, &burst);
             if let Some(metering) = &mut self.metering {
                 metering.arrived(Side::Wan, now, &burst);
             }

@@ -6,12 +6,14 @@
 //! left. Whatever may block (rtnetlink, the status socket, signals) is on the auxiliary thread ([`aux`]).
 //!
 //! What does not live here: protocol decisions (`crem-core`), octet layouts (`crem-wire`), coding
-//! (`crem-fec`), REST, TLS, and files but the config document.
+//! (`crem-fec`), REST, TLS, and files but the config document
+//! and captures ([`capture`]).
 #![forbid(unsafe_code)]
 
 pub mod apply;
 pub mod aux;
 pub mod buffer;
+pub mod capture;
 pub mod classify;
 pub mod code;
 pub mod control_frames;

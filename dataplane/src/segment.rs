@@ -178,6 +178,8 @@ impl<P: Platform> Segment<P> {
         };
         let receiver = self.backlog.is_multiple_of(MAX_BACKLOG);
         let now = clock();
+        self.lan.tick(now);
+        self.wan.tick(now);
         busy |= self.guarded(now, |s| {
             s.run_timers(now, receiver) | s.send_repair(now) | s.leave_on(now)
         });
@@ -207,6 +209,7 @@ impl<P: Platform> Segment<P> {
         if any {
             let now = clock();
             self.times.lan_burst.record(burst.len() as u64);
+            self.lan.captured(now, &burst);
             if let Some(metering) = &mut self.metering {
                 metering.arrived(Side::Lan, now, &burst);
             }
@@ -246,6 +249,7 @@ impl<P: Platform> Segment<P> {
         if received > 0 {
             let now = clock();
             self.times.wan_burst.record(received as u64);
+            self.wan.captured(now, &burst);
             if let Some(metering) = &mut self.metering {
                 metering.arrived(Side::Wan, now, &burst);
             }

@@ -266,6 +266,7 @@ fn connect(workers: u16) -> (Vec<Links>, Ends, OrderEnds) {
         orders.push(orders_in);
         let (spare_in, spare) = sync_channel(4);
         let (hops_in, next_hops) = sync_channel(256);
+        let (probes_in, probes) = sync_channel(4);
         let list_flows = Arc::new(AtomicBool::new(false));
         let heartbeat = Arc::new(AtomicU64::new(0));
         let links = Links {
@@ -277,12 +278,14 @@ fn connect(workers: u16) -> (Vec<Links>, Ends, OrderEnds) {
             next_hops,
             orders: orders_out,
             done: done_in.clone(),
+            probes,
             list_flows: Arc::clone(&list_flows),
             stop: Arc::clone(&stop),
         };
         let ends = WorkerEnds {
             spare: spare_in,
             next_hops: hops_in,
+            probes: probes_in,
             list_flows,
             heartbeat,
         };

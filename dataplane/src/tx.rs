@@ -8,6 +8,7 @@ use crem_core::actions::RepairKind;
 use crem_core::time::Instant;
 
 use crate::buffer::{BURST, Buffer, Port};
+use crate::capture::Probe;
 use crate::counters::{Coding, Drops, PortCounters};
 use crate::metering::Tap;
 use crate::rate::WanRate;
@@ -29,6 +30,10 @@ pub struct Egress<D, B> {
     ahead: Vec<B>,
     /// What the device took, for whom it may concern; emptied elsewhere.
     pub(crate) tap: Tap<B>,
+    /// What copies frames into a capture, while there is one.
+    probe: Option<Box<Probe>>,
+    /// What is offered to the device while there is a probe; empty between calls.
+    probed: Vec<B>,
 }
 
 impl<B: Buffer, D: Port<B>> Egress<D, B> {
@@ -41,6 +46,31 @@ impl<B: Buffer, D: Port<B>> Egress<D, B> {
             waiting,
             ahead: Vec::with_capacity(BURST),
             tap: None,
+            probe: None,
+            probed: Vec::new(),
+        }
+    }
+
+    /// Has what goes through the port copied; another probe that was there ends.
+    pub(crate) fn probe(&mut self, probe: Box<Probe>) {
+        self.probed.reserve(WAITING + BURST);
+        self.probe = Some(probe);
+    }
+
+    /// Tells a probe the time; one whose capture is over goes.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        if let Some(probe) = &mut self.probe
+            && !probe.tick(now)
+        {
+            self.probe = None;
+        }
+    }
+
+    /// Shows a probe what was received.
+    pub(crate) fn captured(&mut self, now: Instant, burst: &[B]) {
+        self.tick(now);
+        if let Some(probe) = &mut self.probe {
+            probe.received(burst);
         }
     }
 
@@ -113,9 +143,17 @@ impl<B: Buffer, D: Port<B>> Egress<D, B> {
             tap.extend_from_slice(frames);
             before
         });
+        if self.probe.is_some() {
+            self.probed.extend_from_slice(frames);
+        }
         self.device.send(frames);
         if let Some(tap) = &mut self.tap {
             tap.truncate(before + count - frames.len());
+        }
+        if let Some(probe) = &mut self.probe {
+            self.probed.truncate(count - frames.len());
+            probe.sent(&self.probed);
+            self.probed.clear();
         }
         self.counters.tx_frames += (count - frames.len()) as u64;
         self.counters.tx_octets += size - octets(frames);

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use crem_api::Side;
 use crem_core::time::Instant;
 use crem_wire::frame::Mac;
 use tokio::sync::mpsc::Sender;
 
 use crate::apply::{MakeRemake, Orders};
 use crate::buffer::Platform;
+use crate::capture::NewProbe;
 use crate::segment::Segment;
 use crate::snapshot::{FlowSnapshot, NextHop, Snapshot, Wanted};
 
@@ -99,6 +101,8 @@ pub struct Links {
     pub orders: Receiver<Box<Orders>>,
     /// The same given back, in force.
     pub done: Sender<Box<Orders>>,
+    /// Captures that begin; looked for as often as snapshots are sent.
+    pub probes: Receiver<NewProbe>,
     /// Set: the next snapshot is to list the flows.
     pub list_flows: Arc<AtomicBool>,
     /// Set: end.
@@ -215,6 +219,19 @@ impl<P: Platform> Worker<P> {
     /// Sends a snapshot, unless the auxiliary thread has not taken the last ones yet.
     fn publish(&mut self, now: Instant) {
         self.published = now;
+        while let Ok(NewProbe {
+            segment,
+            side,
+            probe,
+        }) = self.links.probes.try_recv()
+        {
+            if let Some(segment) = self.segments.get_mut(segment) {
+                match side {
+                    Side::Lan => segment.lan.probe(probe),
+                    Side::Wan => segment.wan.probe(probe),
+                }
+            }
+        }
         let mut snapshot = match self.links.spare.try_recv() {
             Ok(spare) => spare,
             // The first ones; later their memory comes back.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bootstrap;
+mod capture;
 mod collect;
 mod control;
 mod export;
@@ -43,6 +44,8 @@ enum Process {
     Export(export::ExportFlags),
     /// Collects IPFIX and checks what exporters do: over TCP, TLS and UDP, or from files.
     Collect(Box<collect::CollectFlags>),
+    /// Captures frames of a running data plane into a pcapng file.
+    Capture(capture::CaptureFlags),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Process::Control(flags) => control::control(&flags),
         Process::Export(flags) => export::export(&flags),
         Process::Collect(flags) => collect::collect(&flags),
+        Process::Capture(flags) => capture::capture(&flags),
     }
 }
 

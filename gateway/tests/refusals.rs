@@ -169,3 +169,12 @@ fn a_file_at_the_path_of_the_status_socket_is_told_and_stays() {
     assert!(stderr.contains("/status/socket: found"), "{stderr}");
     assert_eq!(std::fs::read_to_string(precious).unwrap(), "keep");
 }
+
+#[test]
+fn a_capture_needs_a_data_plane_that_runs() {
+    let files = Files::new("capture");
+    let socket = files.0.join("none.sock").display().to_string();
+    let (status, text) = run(&["capture", "--status-socket", &socket, "show"]);
+    assert_eq!(status, Some(1));
+    assert!(text.starts_with("crem-gateway: status socket:"), "{text}");
+}

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::capture::{CaptureAsk, CaptureState};
 use crate::protocol::{Applied, Apply, Body, ErrorReply, Get, Reply, Request, Running};
 use crate::state::{Counters, Export, Flows, Status};
 
@@ -103,6 +104,28 @@ impl Client {
     pub fn status(&mut self) -> Result<Status, ClientError> {
         match self.ask(Get::Status)?.body {
             Body::Status(status) => Ok(status),
+            _ => Err(ClientError::Mismatch),
+        }
+    }
+
+    /// Begins or ends a capture; tells how it stands then.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; a refusal names every problem of the request.
+    pub fn capture(&mut self, ask: CaptureAsk) -> Result<CaptureState, ClientError> {
+        match self.request(&Request::capture(ask))?.body {
+            Body::Capture(state) => Ok(state),
+            _ => Err(ClientError::Mismatch),
+        }
+    }
+
+    /// How the capture that runs, or the last one, stands.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn capture_state(&mut self) -> Result<CaptureState, ClientError> {
+        match self.ask(Get::Capture)?.body {
+            Body::Capture(state) => Ok(state),
             _ => Err(ClientError::Mismatch),
         }
     }

@@ -6,6 +6,7 @@
 //! each with a JSON pointer, what was found there and what was expected.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 mod check;
 pub mod client;
 mod control_frames;

@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::capture::{CaptureAsk, CaptureState};
 use crate::impact::{Change, Impact};
 use crate::read::{Invalid, Issue};
 use crate::state::{Counters, Export, Flows, Status};
@@ -40,6 +41,8 @@ pub enum Get {
     Export,
     /// [`Running`].
     Document,
+    /// [`CaptureState`].
+    Capture,
 }
 
 /// A document to bring into force without a new start.
@@ -72,9 +75,12 @@ pub enum Ask {
     Get(Get),
     /// Something to be done.
     Apply(Box<Apply>),
+    /// A capture to begin or to end.
+    Capture(CaptureAsk),
 }
 
-/// One request line, such as `{"v":1,"get":"counters"}` or `{"v":1,"apply":{"document":{…}}}`.
+/// One request line, such as `{"v":1,"get":"counters"}`, `{"v":1,"apply":{"document":{…}}}` or
+/// `{"v":1,"capture":"stop"}`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Request {
     /// [`VERSION`].
@@ -101,6 +107,14 @@ impl Request {
         }
     }
 
+    /// A capture to begin or to end.
+    pub fn capture(ask: CaptureAsk) -> Self {
+        Self {
+            v: VERSION,
+            ask: Ask::Capture(ask),
+        }
+    }
+
     /// Reads a request line.
     ///
     /// # Errors
@@ -119,10 +133,14 @@ impl Request {
         }
         let unknown = |message: String| ErrorReply::new(ErrorCode::Unknown, message);
         let keys: Keys = serde_json::from_str(line).map_err(|e| unknown(e.to_string()))?;
-        let ask = match (keys.get, keys.apply) {
-            (Some(get), None) => Ask::Get(get),
-            (None, Some(apply)) => Ask::Apply(apply),
-            _ => return Err(unknown("exactly one of get and apply is wanted".to_owned())),
+        let ask = match (keys.get, keys.apply, keys.capture) {
+            (Some(get), None, None) => Ask::Get(get),
+            (None, Some(apply), None) => Ask::Apply(apply),
+            (None, None, Some(capture)) => Ask::Capture(capture),
+            _ => {
+                let message = "exactly one of get, apply and capture is wanted";
+                return Err(unknown(message.to_owned()));
+            }
         };
         Ok(Self { v, ask })
     }
@@ -138,6 +156,8 @@ struct Keys {
     get: Option<Get>,
     #[serde(default)]
     apply: Option<Box<Apply>>,
+    #[serde(default)]
+    capture: Option<CaptureAsk>,
 }
 
 /// Why a request got no answer.
@@ -235,6 +255,8 @@ pub enum Body {
     Document(Running),
     /// Answer to [`Apply`].
     Applied(Applied),
+    /// Answer to [`CaptureAsk`] and [`Get::Capture`].
+    Capture(CaptureState),
     /// Refusal.
     Error(ErrorReply),
 }

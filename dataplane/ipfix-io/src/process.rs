@@ -236,7 +236,7 @@ impl Process {
                 ..Status::default()
             }),
             Get::Export => Body::Export(state(service, members, documents)),
-            Get::Counters | Get::Flows | Get::Document => Body::Error(ErrorReply::new(
+            Get::Counters | Get::Flows | Get::Document | Get::Capture => Body::Error(ErrorReply::new(
                 ErrorCode::Unknown,
                 "the exporting process has \"status\" and \"export\"",
             )),

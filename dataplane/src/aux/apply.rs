@@ -163,6 +163,11 @@ impl Applier {
     }
 
     /// The document in force.
+    pub(super) const fn document(&self) -> &Document {
+        &self.running
+    }
+
+    /// The document in force, to be shown.
     pub(super) fn running(&self) -> Running {
         Running {
             generation: self.generation,

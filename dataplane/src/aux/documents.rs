@@ -69,7 +69,7 @@ pub(super) fn reply(
         Get::Counters => Body::Counters(counters(about, export, snapshot)),
         Get::Flows => Body::Flows(flows(about, snapshot)),
         // The document is no part of a snapshot and is asked for elsewhere.
-        Get::Export | Get::Document => Body::Error(ErrorReply::new(
+        Get::Export | Get::Document | Get::Capture => Body::Error(ErrorReply::new(
             ErrorCode::Unknown,
             "the exporting process has this, on its own socket",
         )),

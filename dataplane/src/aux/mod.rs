@@ -5,6 +5,7 @@
 mod apply;
 mod board;
 mod boxes;
+mod capture;
 mod documents;
 mod kernel;
 mod links;
@@ -30,11 +31,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Mutex, watch};
 
+use crate::capture::NewProbe;
 use crate::metering::relay::Relay;
 use crate::metering::{Relaying, Shared, utc_offset};
 use crate::snapshot::{NextHop, Snapshot, Wanted};
 
 use board::Board;
+use capture::Captures;
 use links::AllLinks;
 use ports::KernelPorts;
 use watchdog::Watchdog;
@@ -93,6 +96,8 @@ pub struct WorkerEnds {
     pub spare: SyncSender<Box<Snapshot>>,
     /// Next hops found and lost.
     pub next_hops: SyncSender<NextHop>,
+    /// Captures that begin.
+    pub probes: SyncSender<NewProbe>,
     /// Set: the next snapshot is to list the flows.
     pub list_flows: Arc<AtomicBool>,
     /// Its turns so far.
@@ -200,11 +205,17 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         shared: metered,
     } = task.relaying;
     let relaying = tokio::spawn(pass_records(relay, task.clock));
+    let captures = Captures::new(
+        workers.iter().map(|w| w.probes.clone()).collect(),
+        task.clock,
+    );
+    let captures = Arc::new(Mutex::new(captures));
     let mut links = AllLinks::new(task.links, &about.borrow());
     let applier = Arc::new(Mutex::new(task.applier));
     let server = socket::Server {
         about: about.clone(),
         applier: Arc::clone(&applier),
+        captures: Arc::clone(&captures),
         export: Arc::clone(&export),
         latest,
         listing,
@@ -252,6 +263,7 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let _ = tokio::time::timeout(LAST_RECORDS, relaying).await;
     serving.abort();
     resolving.abort();
+    captures.lock().await.finish();
     let _ = std::fs::remove_file(&task.socket);
 }
 

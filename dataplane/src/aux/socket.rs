@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crem_api::capture::CaptureAsk;
 use crem_api::protocol::{
     Apply, Ask, Body, ErrorCode, ErrorReply, Get, MAX_APPLY, MAX_REQUEST, Reply, Request,
 };
@@ -16,6 +17,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::aux::apply::Applier;
+use crate::aux::capture::Captures;
 use crate::aux::documents::{self, About};
 use crate::metering::relay::RelayState;
 use crate::snapshot::Snapshot;
@@ -58,6 +60,8 @@ pub(super) struct Server {
     pub(super) about: watch::Receiver<Arc<About>>,
     /// Who replaces the document in force.
     pub(super) applier: Arc<Mutex<Applier>>,
+    /// Who begins and ends captures.
+    pub(super) captures: Arc<Mutex<Captures>>,
     /// What became of records on their way to the exporting process.
     pub(super) export: Arc<RelayState>,
     /// The latest snapshot.
@@ -124,11 +128,16 @@ impl Server {
                     let running = self.applier.lock().await.running();
                     self.reply(Body::Document(running))
                 }
+                Ok(Ask::Get(Get::Capture)) => {
+                    let state = self.captures.lock().await.state();
+                    self.reply(Body::Capture(state))
+                }
                 Ok(Ask::Get(get)) => self.answer(get).await,
+                Ok(Ask::Capture(ask)) if may_change => self.capture(ask).await,
                 Ok(Ask::Apply(apply)) if may_change => self.apply(&apply).await,
-                Ok(Ask::Apply(_)) => refuse(
+                Ok(Ask::Apply(_) | Ask::Capture(_)) => refuse(
                     ErrorCode::Forbidden,
-                    "only root and the user of the data plane bring documents into force",
+                    "only root and the user of the data plane bring documents into force and capture",
                 ),
                 Err(e) => Reply::new(0, Body::Error(e)),
             };
@@ -139,6 +148,21 @@ impl Server {
     async fn apply(&self, apply: &Apply) -> Reply {
         match self.applier.lock().await.apply(apply).await {
             Ok(applied) => self.reply(Body::Applied(applied)),
+            Err(refusal) => self.reply(Body::Error(refusal)),
+        }
+    }
+
+    async fn capture(&self, ask: CaptureAsk) -> Reply {
+        let mut captures = self.captures.lock().await;
+        let done = match ask {
+            CaptureAsk::Start(request) => {
+                let running = self.applier.lock().await;
+                captures.start(*request, running.document())
+            }
+            CaptureAsk::Stop => Ok(captures.stop()),
+        };
+        match done {
+            Ok(state) => self.reply(Body::Capture(state)),
             Err(refusal) => self.reply(Body::Error(refusal)),
         }
     }
@@ -301,6 +325,10 @@ mod tests {
         let server = Server {
             about: applier.about(),
             applier: Arc::new(Mutex::new(applier)),
+            captures: Arc::new(Mutex::new(Captures::new(
+                Vec::new(),
+                crem_dpdk::Clock::new(),
+            ))),
             export: Arc::default(),
             latest,
             listing,

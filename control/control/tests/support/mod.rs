@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crem_api::capture::CaptureState;
 use crem_api::protocol::{Applied, Ask, Body, Get, Reply, Request};
 use crem_api::state::{Counters, Flow, Flows, SegmentCounters, SegmentStatus, Status};
 use crem_control::run::{Failure, Options, run};
@@ -99,6 +100,7 @@ fn answer(request: Request, state: &Mutex<(String, Option<u64>, Value)>) -> Body
                 changes: Vec::new(),
             })
         }
+        Ask::Capture(_) | Ask::Get(Get::Capture) => Body::Capture(CaptureState::default()),
         Ask::Get(Get::Flows) => Body::Flows(flows()),
         Ask::Get(Get::Counters) => {
             let counters = SegmentCounters {

@@ -223,6 +223,40 @@ fn ended_and_deleted_tokens_open_nothing_and_guessing_is_slowed_down() {
     );
 }
 
+/// Every operation of the description is closed to whoever shows nothing, and to a viewer if it changes
+/// something or tells of access.
+#[test]
+fn no_operation_is_open_by_oversight() {
+    let network = Network::new();
+    let viewer = network.token("viewer", "1h");
+    let description: Value = serde_json::from_str(&crem_control::http::openapi()).unwrap();
+    let mut tried = 0;
+    for (path, operations) in description["paths"].as_object().unwrap() {
+        let place = [("{part}", "version"), ("{id}", "none"), ("{number}", "1"), ("{other}", "1")]
+            .iter()
+            .fold(path.clone(), |path, (name, value)| path.replace(name, value));
+        for method in operations.as_object().unwrap().keys() {
+            let method = method.to_ascii_uppercase();
+            let ask = |token| network.ask(None, token, &method, &place, &Value::Null);
+            let nobody = ask(None);
+            if ["/livez", "/readyz"].contains(&path.as_str()) {
+                assert_ne!(nobody.status, 401, "{method} {path}");
+                continue;
+            }
+            let refused = (401, "unauthenticated".to_owned());
+            assert_eq!(nobody.problem(), refused, "{method} {path}");
+            tried += 1;
+            let reads = (method == "GET" && !["/v1/audit", "/v1/tokens"].contains(&path.as_str()))
+                || path == "/v1/config:plan";
+            // Whoever follows events is answered without end.
+            if path != "/v1/events" {
+                assert_eq!(ask(Some(&viewer)).status == 403, !reads, "{method} {path}");
+            }
+        }
+    }
+    assert!(tried > 30, "{tried}");
+}
+
 #[test]
 fn tls_1_2_is_spoken() {
     let network = Network::new();

@@ -1,11 +1,12 @@
 # CREM gateway. `make help` lists the targets.
 SHELL := /bin/bash
 STAGE := integration/scripts/stage
+SCHEMATHESIS := python3 -B integration/rest/conformance.py target/release/crem-gateway "$$(integration/scripts/schemathesis)"
 CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-directed sim-planted fec-check bench-fec bench-dataplane restore ipfix bench-meter bench-config curves curves-quick e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-directed sim-planted fec-check bench-fec bench-dataplane restore ipfix rest bench-meter bench-config test-schemathesis test-api-load test-previous fuzz curves curves-quick e2e doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,6 +35,7 @@ test: ## everything that CI runs (root)
 	@$(STAGE) fec-check $(MAKE) -s fec-check
 	@$(STAGE) restore $(MAKE) -s restore
 	@$(STAGE) ipfix $(MAKE) -s ipfix
+	@$(STAGE) rest $(MAKE) -s rest
 	@$(STAGE) e2e $(MAKE) -s e2e
 	@$(STAGE) --summary
 
@@ -113,6 +115,24 @@ bench-meter: ## what metering and encoding cost, against their limits (about 1 m
 	cargo build --release --locked -q -p crem-ipfix --example encode
 	cargo build --release --locked -q -p crem-integration --bin csf-cost-4k
 	@python3 -B integration/scripts/bench-meter target/release target/results/bench-meter.json
+
+test-schemathesis: build ## the API of running processes against its description (about 5 minutes after the build)
+	@$(SCHEMATHESIS) target/results
+
+# The same with a time for all of it, as a part of `make test`.
+rest: build
+	@$(SCHEMATHESIS) target/results --seconds 40
+
+test-api-load: build ## 200 API clients without a pause during a transfer; what they wait for, and that nothing is dropped (root)
+	integration/scripts/with-hugepages 512 target/release/scenario integration/scenarios/api-load.toml
+
+test-previous: build ## control processes of this version with the data plane of the version before (root, some minutes for building it)
+	integration/scripts/with-hugepages 512 target/release/scenario --gateway "$$(integration/scripts/previous)" --results target/results/previous integration/scenarios/api.toml
+
+FUZZ_SECONDS ?= 60
+
+fuzz: ## every fuzz target for FUZZ_SECONDS (default 60), with coverage to guide it where there is a nightly toolchain
+	integration/scripts/fuzz $(FUZZ_SECONDS)
 
 bench-config: ## what checking and applying a document with 200 peers and 2,000 connections costs, against its limit
 	cargo run --release --locked -q -p crem-control --example bench_config -- --check

@@ -55,6 +55,25 @@ fn toml_json_and_the_written_form_are_one() {
     assert_eq!(again, document);
 }
 
+/// A parser that is off by a unit in the last place shows a change that nobody made.
+#[test]
+fn fractions_come_back_to_the_last_bit() {
+    let mut document = example();
+    let mut state = 1_u64;
+    for _ in 0..2_000 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let fraction = (state >> 11) as f64 / (1_u64 << 54) as f64;
+        let segment = document.segments.values_mut().next().unwrap();
+        segment.policy.initial_loss = fraction;
+        let text = to_value(&document).to_string();
+        let again = parse(&text, Syntax::Json).unwrap();
+        let read = again.segments.values().next().unwrap().policy.initial_loss;
+        assert_eq!(read.to_bits(), fraction.to_bits(), "{fraction}");
+    }
+}
+
 // shows: CREM-POL-03, CREM-POL-07, CREM-POL-09
 #[test]
 fn what_the_example_calls_default_is_the_default() {

@@ -108,7 +108,7 @@ async fn converse(
 pub struct Listeners {
     open: BTreeMap<SocketAddr, JoinHandle<()>>,
     router: Router,
-    tls: watch::Sender<Option<Arc<rustls::ServerConfig>>>,
+    tls: watch::Sender<Option<tls::Tls>>,
     journal: Arc<Journal>,
 }
 
@@ -153,9 +153,9 @@ impl Listeners {
     /// Reads certificates anew, for connections to come; what cannot be read leaves the old ones.
     fn reload(&self, wanted: Option<&Management>) {
         let Some(wanted) = wanted else { return };
-        match tls::server_config(wanted) {
-            Ok(config) => {
-                self.tls.send_replace(Some(Arc::new(config)));
+        match tls::server(wanted) {
+            Ok(tls) => {
+                self.tls.send_replace(Some(tls));
             }
             Err(error) => self.say("certificate_unusable", error.to_string()),
         }
@@ -199,11 +199,7 @@ fn management(engine: &Engine) -> Option<Arc<Management>> {
     document.management.clone().map(Arc::new)
 }
 
-async fn network(
-    listener: TcpListener,
-    router: Router,
-    tls: watch::Receiver<Option<Arc<rustls::ServerConfig>>>,
-) {
+async fn network(listener: TcpListener, router: Router, tls: watch::Receiver<Option<tls::Tls>>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
@@ -211,15 +207,15 @@ async fn network(
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (router, config) = (router.clone(), tls.borrow().clone());
+        let (router, tls) = (router.clone(), tls.borrow().clone());
         tokio::spawn(async move {
-            let Some(config) = config else { return };
+            let Some(tls) = tls else { return };
             let _ = stream.set_nodelay(true);
-            let acceptor = tokio_rustls::TlsAcceptor::from(config);
+            let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(&tls.config));
             let accepted = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await;
             if let Ok(Ok(stream)) = accepted {
-                let names = tls::peer_names(stream.get_ref().1);
-                converse(stream, Peer::Remote { address, names }, router).await;
+                let shown = tls.shown(stream.get_ref().1);
+                converse(stream, Peer::Remote { address, shown }, router).await;
             }
             drop(place);
         });

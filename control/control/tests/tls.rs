@@ -35,8 +35,13 @@ impl Authority {
 
     /// A certificate for a DNS name in `NAME.pem`, with its key in `NAME.key`.
     fn issue(&self, directory: &Path, name: &str) {
+        self.issue_until(directory, name, 4000);
+    }
+
+    fn issue_until(&self, directory: &Path, name: &str, year: i32) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let certificate = params.signed_by(&key, &self.0).unwrap();
         std::fs::write(directory.join(format!("{name}.pem")), certificate.pem()).unwrap();
         std::fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).unwrap();
@@ -67,6 +72,7 @@ impl Network {
             ca.issue(&directory, name);
         }
         other.issue(&directory, "stranger.example");
+        ca.issue_until(&directory, "ended.example", 2020);
         let address = free();
         let path = |name: &str| directory.join(name).display().to_string();
         let mut whole = document(32);
@@ -217,21 +223,160 @@ fn ended_and_deleted_tokens_open_nothing_and_guessing_is_slowed_down() {
     );
 }
 
+/// Every operation of the description is closed to whoever shows nothing, and to a viewer if it changes
+/// something or tells of access.
 #[test]
-fn tls_1_2_is_spoken_and_a_stranger_gets_no_connection() {
+fn no_operation_is_open_by_oversight() {
+    let network = Network::new();
+    let viewer = network.token("viewer", "1h");
+    let description: Value = serde_json::from_str(&crem_control::http::openapi()).unwrap();
+    let mut tried = 0;
+    for (path, operations) in description["paths"].as_object().unwrap() {
+        let place = [("{part}", "version"), ("{id}", "none"), ("{number}", "1"), ("{other}", "1")]
+            .iter()
+            .fold(path.clone(), |path, (name, value)| path.replace(name, value));
+        for method in operations.as_object().unwrap().keys() {
+            let method = method.to_ascii_uppercase();
+            let ask = |token| network.ask(None, token, &method, &place, &Value::Null);
+            let nobody = ask(None);
+            if ["/livez", "/readyz"].contains(&path.as_str()) {
+                assert_ne!(nobody.status, 401, "{method} {path}");
+                continue;
+            }
+            let refused = (401, "unauthenticated".to_owned());
+            assert_eq!(nobody.problem(), refused, "{method} {path}");
+            tried += 1;
+            let reads = (method == "GET" && !["/v1/audit", "/v1/tokens"].contains(&path.as_str()))
+                || path == "/v1/config:plan";
+            // Whoever follows events is answered without end.
+            if path != "/v1/events" {
+                assert_eq!(ask(Some(&viewer)).status == 403, !reads, "{method} {path}");
+            }
+        }
+    }
+    assert!(tried > 30, "{tried}");
+}
+
+#[test]
+fn tls_1_2_is_spoken() {
     let network = Network::new();
     let stream = network.connect(Some("ops.example"), &rustls::version::TLS12);
     assert_eq!(ask_over(stream, "GET", "/v1/version", &[], b"").status, 200);
-    let mut stream = network.connect(Some("stranger.example"), &rustls::version::TLS12);
-    let error = stream
-        .conn
-        .complete_io(&mut stream.sock)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("UnknownCA") || error.contains("alert"),
-        "{error}"
+}
+
+/// What is wrong with a certificate is told in words, and it opens nothing.
+#[test]
+fn a_wrong_certificate_gets_a_problem_document() {
+    let network = Network::new();
+    let cases = [
+        ("stranger.example", "none of our authorities issued it"),
+        ("guest.example", "no name that the document has as a client"),
+        ("ended.example", "expired"),
+    ];
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for (name, words) in cases {
+            for path in ["/v1/config", "/v1/version", "/metrics"] {
+                let stream = network.connect(Some(name), version);
+                let refused = ask_over(stream, "GET", path, &[], b"");
+                assert_eq!(refused.problem(), (401, "unauthenticated".to_owned()));
+                assert!(refused.text.contains(words), "{name}: {refused:?}");
+            }
+        }
+    }
+    // Who wears it may still have a token.
+    let token = network.token("viewer", "1h");
+    let read = network.ask(
+        Some("stranger.example"),
+        Some(&token),
+        "GET",
+        "/v1/version",
+        &Value::Null,
     );
+    assert_eq!(read.status, 200);
+    let written = network.ask(
+        Some("stranger.example"),
+        Some(&token),
+        "PATCH",
+        "/v1/config",
+        &k(33),
+    );
+    assert_eq!(written.problem(), (403, "forbidden".to_owned()));
+}
+
+/// The kinds of trouble that a client of the network may meet, each with its problem document.
+#[test]
+fn each_kind_of_trouble_over_the_network_has_its_problem_document() {
+    let network = Network::new();
+    let admin = Some("ops.example");
+    let viewer = network.token("viewer", "1h");
+    let short = network.token("admin", "1s");
+    std::thread::sleep(Duration::from_millis(1100));
+    let whole = [("If-Match", "*"), ("Content-Type", "application/json")];
+    let merge = "application/merge-patch+json";
+    let put = |headers: &[(&str, &str)], body: &[u8]| {
+        let stream = network.connect(admin, &rustls::version::TLS13);
+        ask_over(stream, "PUT", "/v1/config", headers, body)
+    };
+    let patch = |certificate, token| network.ask(certificate, token, "PATCH", "/v1/config", &k(33));
+    let stale = |etag: &str| {
+        let stream = network.connect(admin, &rustls::version::TLS13);
+        let headers = [("If-Match", etag), ("Content-Type", merge)];
+        ask_over(stream, "PATCH", "/v1/config", &headers, b"{\"workers\":1}")
+    };
+    let mut unknown = document(32);
+    unknown["segments"]["a"]["colour"] = json!("red");
+    let cases = [
+        (
+            "a wrong certificate",
+            patch(Some("stranger.example"), None),
+            401,
+            "unauthenticated",
+        ),
+        (
+            "an expired token",
+            patch(None, Some(&short)),
+            401,
+            "unauthenticated",
+        ),
+        (
+            "a viewer's write",
+            patch(None, Some(&viewer)),
+            403,
+            "forbidden",
+        ),
+        ("a stale If-Match", stale("\"0\""), 412, "revision-conflict"),
+        (
+            "an unknown field",
+            put(&whole, unknown.to_string().as_bytes()),
+            422,
+            "validation",
+        ),
+        (
+            "a 10 MB body",
+            put(&whole, &vec![b' '; 10_000_000]),
+            413,
+            "too-large",
+        ),
+    ];
+    for (what, answer, status, name) in cases {
+        assert_eq!(answer.problem(), (status, name.to_owned()), "{what}");
+        let problem = answer.json();
+        match what {
+            "a stale If-Match" => assert!(
+                problem["current_etag"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("\"1-")
+            ),
+            "an unknown field" => {
+                assert_eq!(problem["errors"][0]["pointer"], "/segments/a/colour");
+                assert_eq!(problem["errors"][0]["code"], "unknown_key");
+            }
+            _ => {}
+        }
+    }
+    let running = network.control.get("/v1/revisions").json();
+    assert_eq!(running["running"], 1, "nothing was changed");
 }
 
 #[test]

@@ -26,6 +26,9 @@ struct Arguments {
     /// The gateway program, if not the one beside this program.
     #[arg(long)]
     gateway: Option<PathBuf>,
+    /// The program of control processes, if not the one beside this program.
+    #[arg(long)]
+    control: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,9 @@ fn go(arguments: &Arguments) -> Result<bool, Failure> {
         programs.gateway.clone_from(gateway);
     }
     remove_leftovers();
+    if let Some(control) = &arguments.control {
+        programs.control.clone_from(control);
+    }
     let stop = StopFlag::install()?;
     let context = Context {
         programs,
@@ -135,7 +141,10 @@ fn one(context: &Context, file: &Path) -> Result<(String, bool), Failure> {
     Ok((scenario.name, outcome.ok()))
 }
 
-/// The scenario files that a word means. The demonstration is not among `all`.
+/// Scenarios that are not among `all`: the demonstration, and one that takes long.
+const APART: [&str; 2] = ["demo", "api-load"];
+
+/// The scenario files that a word means.
 fn files(what: &str, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if what != "all" {
         return Ok(vec![PathBuf::from(what)]);
@@ -146,7 +155,10 @@ fn files(what: &str, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|e| e == "toml"))
-        .filter(|path| path.file_stem().is_some_and(|stem| stem != "demo"))
+        .filter(|path| {
+            let name = path.file_stem().and_then(|stem| stem.to_str());
+            name.is_some_and(|name| !APART.contains(&name))
+        })
         .collect();
     files.sort();
     if files.is_empty() {

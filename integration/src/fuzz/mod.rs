@@ -10,6 +10,7 @@
 pub mod collect;
 pub mod document;
 pub mod ipfix;
+pub mod protocol;
 mod reader;
 pub mod receiver;
 mod repairs;
@@ -105,6 +106,11 @@ mod tests {
     #[test]
     fn config_documents_of_any_octets() {
         assert!(run(60, super::document::text) > 20);
+    }
+
+    #[test]
+    fn lines_of_the_local_protocol_of_any_octets() {
+        assert!(run(60, super::protocol::line) > 20);
     }
 
     // shows: CREM-ARCH-01, CREM-CC-02, CREM-FEC-06, CREM-RSP-02, CREM-RSP-07, CREM-OPS-02

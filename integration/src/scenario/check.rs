@@ -3,6 +3,7 @@
 use crem_wan::Fate;
 use serde::{Deserialize, Serialize};
 
+use super::api;
 use super::bounds;
 use super::control_dies;
 use super::links;
@@ -34,6 +35,7 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         stuck(scenario, run, &mut found);
         metering::judge(scenario, run, &mut found);
         control_dies::judge(scenario, run, &mut found);
+        api::judge(scenario, run, &mut found);
         match run.mode.as_str() {
             "monitor" => monitored::judge(run, &mut found),
             "protected" => bounds::judge(&scenario.expect.counters, run, &mut found),

@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use toml::{Table, Value};
 
 use super::Failure;
+use super::api::{self, ControlProcess};
 use super::changes::collector;
 use super::control_dies::{Control, ControlReport};
 use super::metering::{self, Sockets};
@@ -38,6 +39,8 @@ pub(crate) struct Gateway {
     folder: PathBuf,
     socket: PathBuf,
     process: Option<Process>,
+    /// Where there is one, the document comes through it.
+    api: Option<ControlProcess>,
     /// Processor time of processes that were killed.
     earlier_cpu: f64,
     starts: u32,
@@ -63,6 +66,7 @@ impl Gateway {
             folder: folder.to_owned(),
             socket: socket_path(host),
             process: None,
+            api: None,
             earlier_cpu: 0.0,
             starts: 0,
             workers: scenario.workers,
@@ -79,6 +83,21 @@ impl Gateway {
         let bootstrap = gateway.bootstrap_table(scenario.metering.is_some());
         std::fs::write(gateway.bootstrap(), bootstrap.to_string())?;
         Ok(gateway)
+    }
+
+    /// Starts its control process and puts the document there, which the data plane begins with then.
+    pub(crate) fn configure(
+        &mut self,
+        world: &Topology,
+        programs: &Programs,
+    ) -> Result<(), Failure> {
+        let text = std::fs::read_to_string(self.document())?;
+        let document = serde_json::to_value(text.parse::<Table>()?)?;
+        let control =
+            ControlProcess::start(world, programs, self.host, &self.socket, &self.folder)?;
+        control.configure(&document)?;
+        self.api = Some(control);
+        Ok(())
     }
 
     /// Its status socket.
@@ -171,8 +190,10 @@ impl Gateway {
         let mut command = world.command(Place::Gateway(self.host), &programs.gateway);
         command.arg("dataplane");
         command.arg("--config").arg(self.bootstrap());
-        // With control: what that one confirmed.
-        if self.control.is_none() {
+        // With a control process: what that one confirmed.
+        if self.api.is_some() {
+            command.arg("--document").arg(api::confirmed(self.host, &self.folder));
+        } else if self.control.is_none() {
             command.arg("--document").arg(self.document());
         }
         let mut process = Process::start(command, self.name(), &self.folder)?;
@@ -206,6 +227,9 @@ impl Gateway {
     /// Fails if the process ended by itself.
     pub(crate) fn check_alive(&mut self) -> Result<(), Failure> {
         let name = self.name();
+        if let Some(control) = &mut self.api {
+            control.check_alive()?;
+        }
         let Some(process) = &mut self.process else {
             return Ok(());
         };
@@ -248,6 +272,11 @@ impl Gateway {
         self.process.as_ref()?;
         let mut client = Client::connect(&self.socket, ANSWER_LIMIT).ok()?;
         question(&mut client).ok()
+    }
+
+    /// Ends its control process, if it has one; tells its processor time.
+    pub(crate) fn stop_api(&mut self) -> Result<Option<f64>, Failure> {
+        self.api.take().map(ControlProcess::stop).transpose()
     }
 
     /// Ends it in order; an exit status other than 0 is an error.

@@ -2,6 +2,7 @@
 //! what has to hold of it. The programs that take part are separate processes; this module builds the
 //! world around them, watches, and judges. Protocol knowledge lives in the product crates.
 
+mod api;
 mod bounds;
 mod changes;
 mod check;

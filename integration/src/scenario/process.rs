@@ -23,6 +23,8 @@ const GRACE: Duration = Duration::from_secs(10);
 pub struct Programs {
     /// `crem-gateway`.
     pub gateway: PathBuf,
+    /// `crem-gateway` for control processes: of another version where versions are tried together.
+    pub control: PathBuf,
     /// `wan`.
     pub wan: PathBuf,
     /// `rdma-peer`.
@@ -40,6 +42,7 @@ impl Programs {
         let gateway = std::env::var_os("CREM_GATEWAY_BIN");
         Ok(Self {
             gateway: gateway.map_or_else(|| folder.join("crem-gateway"), PathBuf::from),
+            control: folder.join("crem-gateway"),
             wan: folder.join("wan"),
             peer: folder.join("rdma-peer"),
         })

@@ -9,6 +9,7 @@ use crem_wan::{Class, Fate, Report as WanReport};
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::api::ApiReport;
 use super::changes::Changes;
 use super::check::Finding;
 use super::control_dies::ControlReport;
@@ -79,6 +80,9 @@ pub struct RunReport {
     pub modes: BTreeMap<String, (String, Option<String>)>,
     /// Documents brought into force meanwhile.
     pub changes: Changes,
+    /// What was asked of control processes meanwhile.
+    #[serde(default)]
+    pub api: ApiReport,
     /// Frames from host A to host B.
     pub a_to_b: Ledger,
     /// Frames from host B to host A.

@@ -8,6 +8,7 @@ use crem_rawsock::StopFlag;
 use crem_wan::LogEntry;
 
 use super::Failure;
+use super::api::Users;
 use super::changes::set_value;
 use super::ends::Ends;
 use super::gateway::Gateway;
@@ -144,6 +145,9 @@ impl<'a> Stage<'a> {
             for &host in scenario.hosts() {
                 let mut gateway = Gateway::prepare(scenario, host, mode, &folder)?;
                 gateway.start_control(&world, &context.programs)?;
+                if scenario.api.is_some() {
+                    gateway.configure(&world, &context.programs)?;
+                }
                 gateway.start(&world, &context.programs)?;
                 gateways.push(gateway);
                 if let Some(metering) = &scenario.metering {
@@ -253,6 +257,7 @@ impl<'a> Stage<'a> {
         let mut deeds = self.deeds(start);
         let mut sets = self.sets(start);
         let mut asked = start;
+        let users = self.scenario.api.as_ref().map(Users::start).transpose()?;
         loop {
             self.check_stop()?;
             self.run_script(&mut script, report)?;
@@ -267,8 +272,8 @@ impl<'a> Stage<'a> {
             if self.mode.is_active() && report.changes.made < self.scenario.changes {
                 report.changes.step(&self.gateways)?;
             }
-            let over =
-                self.requesters_ended()? && script.is_over() && deeds.is_empty() && sets.is_empty();
+            let done = users.as_ref().is_none_or(Users::are_done) && sets.is_empty();
+            let over = self.requesters_ended()? && script.is_over() && deeds.is_empty() && done;
             report.given_up = !over && start.elapsed() > self.limit();
             let last = over || report.given_up;
             if self.mode.is_active() && (last || asked.elapsed() >= ASK) {
@@ -278,10 +283,14 @@ impl<'a> Stage<'a> {
                 self.tell_intruder();
             }
             if last {
-                return Ok(());
+                break;
             }
             std::thread::sleep(WATCH);
         }
+        if let Some(users) = users {
+            report.api = users.finish()?;
+        }
+        Ok(())
     }
 
     /// What happens to the export of gateways, last first.
@@ -434,6 +443,8 @@ impl<'a> Stage<'a> {
                 report.watched.insert(name.to_owned(), gateway.flows());
             }
             let relay = gateway.relay();
+            let control = gateway.stop_api()?.map(|s| (format!("{name}-control"), s));
+            report.cpu_seconds.extend(control);
             report.cpu_seconds.insert(name.to_owned(), gateway.stop()?);
             if let Some(site) = self.sites.iter_mut().find(|site| site.host == gateway.host) {
                 let mut what = SiteReport {

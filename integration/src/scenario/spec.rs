@@ -7,6 +7,7 @@ use crem_wan::Config as WanConfig;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::api::Api;
 use super::bounds::Bound;
 use super::metering::Metering;
 use super::tunnel::Vxlan;
@@ -69,6 +70,8 @@ pub struct Scenario {
     pub link_propagation: bool,
     /// What is observed for IPFIX; both gateways export it then, each to collectors of its own.
     pub metering: Option<Metering>,
+    /// Control processes, and what is asked of them; without it gateways take their documents from files.
+    pub api: Option<Api>,
     /// Documents to bring into force one after the other while the flows run and both gateways protect,
     /// both gateways together.
     #[serde(default)]
@@ -502,8 +505,8 @@ impl Scenario {
         if self.vxlan.is_none() && self.flow.iter().any(|flow| flow.tunnelled) {
             found.push("a tunnelled flow without vxlan".to_owned());
         }
-        if self.changes > 0 && self.gateways == Gateways::None {
-            found.push("changes without gateways".to_owned());
+        if (self.changes > 0 || self.api.is_some()) && self.gateways == Gateways::None {
+            found.push("changes or an API without gateways".to_owned());
         }
         if self.event.iter().any(|_| self.gateways == Gateways::None) {
             found.push("events without gateways".to_owned());

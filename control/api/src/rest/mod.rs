@@ -328,11 +328,39 @@ pub struct Operation {
 #[serde(deny_unknown_fields)]
 pub struct Which {
     /// Its revision.
+    #[serde(deserialize_with = "whole")]
     pub revision: u64,
-    /// With `:extend`: how much longer, such as `"60s"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
 }
+
+/// Which commit is to wait longer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Extension {
+    /// Its revision.
+    #[serde(deserialize_with = "whole")]
+    pub revision: u64,
+    /// How much longer, such as `"60s"`.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9]{1,9}(ms|s|m|h)$"))]
+    pub by: String,
+}
+
+/// A whole number, however it is written: to JSON, 7 and 7.0 are one.
+fn whole<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let number = serde_json::Number::deserialize(from)?;
+    let written = number
+        .as_f64()
+        .filter(|f| f.fract() == 0.0 && (0.0..EXACT).contains(f));
+    number
+        .as_u64()
+        .or(written.map(|f| f as u64))
+        .ok_or_else(|| {
+            serde::de::Error::custom(format!("revision: found {number}, expected a whole number"))
+        })
+}
+
+/// Above it not every whole number is a number with a fraction: 2^53.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -146,10 +146,17 @@ pub struct VersionInfo {
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
     /// Whose it is: 1 to 64 letters, digits and `-_.@`.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[A-Za-z0-9._@-]{1,64}$"))]
     pub name: String,
     /// What it is good for.
     pub access: Access,
-    /// How long, such as `720h`; a year at most.
+    /// How long, such as `720h`: 1 s to 366 days.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(
+            pattern = "^([1-9][0-9]{0,6}s|[1-9][0-9]{0,4}m|[1-9][0-9]{0,2}h|[1-7][0-9]{3}h|8[0-6][0-9]{2}h|87[0-7][0-9]h|878[0-4]h|[1-9][0-9]{3,8}ms)$"
+        )
+    )]
     pub life: String,
 }
 

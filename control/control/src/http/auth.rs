@@ -11,6 +11,7 @@ use crem_api::rest::Access;
 
 use crate::access::Rejected;
 use crate::problem::Kind;
+use crate::tls::Shown;
 use crate::{audit, clock};
 
 use super::App;
@@ -30,8 +31,8 @@ pub enum Peer {
     Remote {
         /// Their address.
         address: SocketAddr,
-        /// Names in their certificate, which one of our authorities signed.
-        names: Vec<String>,
+        /// Their certificate.
+        shown: Shown,
     },
 }
 
@@ -81,12 +82,17 @@ pub(crate) fn identify(app: &App, request: &Request) -> Caller {
             },
             connected_ms: connection.began_ms,
         })),
-        Peer::Remote { address, names } => match request.headers().get(AUTHORIZATION) {
-            Some(value) => Caller(token(app, *address, value.to_str().ok(), connection)),
-            None => certificate(app, *address, names, connection).map_or_else(
-                || nobody("Show a token or a certificate."),
-                |i| Caller(Ok(i)),
-            ),
+        Peer::Remote { address, shown } => match (request.headers().get(AUTHORIZATION), shown) {
+            (Some(value), _) => Caller(token(app, *address, value.to_str().ok(), connection)),
+            (None, Shown::Accepted(names)) => {
+                let known = certificate(app, *address, names, connection);
+                known.map_or_else(
+                    || nobody("Your certificate has no name that the document has as a client."),
+                    |i| Caller(Ok(i)),
+                )
+            }
+            (None, Shown::Refused(why)) => nobody(&format!("Your certificate: {why}.")),
+            (None, Shown::Nothing) => nobody("Show a token or a certificate."),
         },
     }
 }

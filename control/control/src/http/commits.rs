@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use crem_api::rest::{Commit, Operation, OperationState, Which};
+use crem_api::rest::{Commit, Extension, Operation, OperationState, Which};
 use serde::Deserialize;
 use std::time::Duration;
 use utoipa::IntoParams;
@@ -58,17 +58,16 @@ pub(crate) async fn cancel(
 }
 
 /// Waits longer.
-#[utoipa::path(post, path = "/v1/commit:extend", operation_id = "extend_commit", tag = "config", request_body = Which,
+#[utoipa::path(post, path = "/v1/commit:extend", operation_id = "extend_commit", tag = "config", request_body = Extension,
     responses((status = 200, body = Commit), Failures))]
 pub(crate) async fn extend(
     State(app): State<App>,
     _: Operator,
     request: Request,
 ) -> Result<Response, Failure> {
-    let which: Which = body::json(request).await?;
-    let by = which.by.as_deref().unwrap_or_default();
-    let by_ms = milliseconds("by", by)?;
-    ask(&app, which.revision, CommitRequest::Extend { by_ms }).await
+    let extension: Extension = body::json(request).await?;
+    let by_ms = milliseconds("by", &extension.by)?;
+    ask(&app, extension.revision, CommitRequest::Extend { by_ms }).await
 }
 
 async fn ask(app: &App, revision: u64, request: CommitRequest) -> Result<Response, Failure> {
@@ -86,7 +85,8 @@ async fn ask(app: &App, revision: u64, request: CommitRequest) -> Result<Respons
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wait {
-    /// Time to wait for the end of the operation, at most 25s.
+    /// Time to wait for the end of the operation, such as `20s`; 25s at most are waited.
+    #[param(pattern = "^[0-9]{1,6}(ms|s|m|h)$")]
     wait: Option<String>,
 }
 

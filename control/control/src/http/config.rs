@@ -30,6 +30,7 @@ const MAX_TEXT: usize = 256;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Which {
     /// `running` (default), `confirmed`, or `rev:N`.
+    #[param(pattern = "^(running|confirmed|rev:[0-9]{1,18})$")]
     view: Option<String>,
     /// Whether defaults are filled in.
     #[serde(default)]
@@ -42,11 +43,31 @@ pub(crate) struct Which {
 #[serde(deny_unknown_fields)]
 pub(crate) struct How {
     /// Time for confirming, 1s to 3600s; without it the change is confirmed by coming into force.
+    #[param(
+        pattern = "^(([1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|([1-9]|[1-5][0-9]|60)m|1h|([1-9][0-9]{3,5}|[12][0-9]{6}|3[0-5][0-9]{5}|3600000)ms)$"
+    )]
     confirm: Option<String>,
     /// What it may disturb at most; `hot` without it.
     max_impact: Option<Impact>,
     /// Why, in words, at most 256 octets.
+    #[param(max_length = 256)]
     comment: Option<String>,
+}
+
+/// Headers of a write. They are read by hand: their absence has problems of its own.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code, reason = "only described")]
+pub(super) struct Conditions {
+    /// ETag of the document that runs, `"0"` while there is none, `*` for any.
+    #[param(
+        rename = "If-Match",
+        pattern = r#"^(\*|"[0-9]{1,18}(-[0-9a-f]{8})?")$"#
+    )]
+    if_match: String,
+    /// The same key with the same request gets the same answer for 24 hours.
+    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 256)]
+    idempotency_key: Option<String>,
 }
 
 /// The document, or what is there of it.
@@ -127,7 +148,7 @@ pub(super) fn tag(response: &mut Response, etag: &str) {
 }
 
 /// Replaces the document.
-#[utoipa::path(put, path = "/v1/config", operation_id = "put_config", tag = "config", params(How, ("If-Match" = String, Header, description = "ETag of the document that runs; \"0\" while there is none"), ("Idempotency-Key" = Option<String>, Header, description = "the same key gets the same answer for 24 h")),
+#[utoipa::path(put, path = "/v1/config", operation_id = "put_config", tag = "config", params(How, Conditions),
     request_body(content = Value, content_type = "application/json"),
     responses((status = 200, body = Written), (status = 202, body = Written, description = "it waits to be confirmed"), Failures))]
 pub(crate) async fn put(
@@ -146,7 +167,7 @@ pub(crate) async fn put(
 }
 
 /// Changes the document.
-#[utoipa::path(patch, path = "/v1/config", operation_id = "patch_config", tag = "config", params(How, ("If-Match" = String, Header, description = "ETag of the document that runs"), ("Idempotency-Key" = Option<String>, Header, description = "the same key gets the same answer for 24 h")),
+#[utoipa::path(patch, path = "/v1/config", operation_id = "patch_config", tag = "config", params(How, Conditions),
     request_body(content((Value = "application/merge-patch+json"), (Value = "application/json-patch+json"))),
     responses((status = 200, body = Written), (status = 202, body = Written, description = "it waits to be confirmed"), Failures))]
 pub(crate) async fn patch(
@@ -160,7 +181,7 @@ pub(crate) async fn patch(
 
 /// Replaces or adds a part of the document.
 #[utoipa::path(put, path = "/v1/config/{*part}", operation_id = "put_config_part", tag = "config",
-    params(("part" = String, Path, description = "keys, such as segments/a/policy"), How, ("If-Match" = String, Header, description = "ETag of the document that runs")),
+    params(("part" = String, Path, description = "keys, such as segments/a/policy"), How, Conditions),
     request_body(content = Value, content_type = "application/json"),
     responses((status = 200, body = Written), (status = 202, body = Written, description = "it waits to be confirmed"), Failures))]
 pub(crate) async fn put_part(
@@ -175,7 +196,7 @@ pub(crate) async fn put_part(
 
 /// Changes a part of the document.
 #[utoipa::path(patch, path = "/v1/config/{*part}", operation_id = "patch_config_part", tag = "config",
-    params(("part" = String, Path, description = "keys, such as segments/a/policy"), How, ("If-Match" = String, Header, description = "ETag of the document that runs")),
+    params(("part" = String, Path, description = "keys, such as segments/a/policy"), How, Conditions),
     request_body(content((Value = "application/merge-patch+json"), (Value = "application/json-patch+json"))),
     responses((status = 200, body = Written), (status = 202, body = Written, description = "it waits to be confirmed"), Failures))]
 pub(crate) async fn patch_part(
@@ -190,7 +211,7 @@ pub(crate) async fn patch_part(
 
 /// Removes a part of the document.
 #[utoipa::path(delete, path = "/v1/config/{*part}", operation_id = "delete_config_part", tag = "config",
-    params(("part" = String, Path, description = "keys, such as segments/a/peers/10.0.2.0~124"), How, ("If-Match" = String, Header, description = "ETag of the document that runs")),
+    params(("part" = String, Path, description = "keys, such as segments/a/peers/10.0.2.0~124"), How, Conditions),
     responses((status = 200, body = Written), (status = 202, body = Written, description = "it waits to be confirmed"), Failures))]
 pub(crate) async fn delete_part(
     State(app): State<App>,

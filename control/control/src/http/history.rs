@@ -13,7 +13,7 @@ use crate::problem::Kind;
 use crate::view::View;
 
 use super::auth::{Admin, Viewer};
-use super::config::{Ask, How, document_of, tag, write};
+use super::config::{Ask, Conditions, How, document_of, tag, write};
 use super::failure::{Failure, Failures};
 use super::params::{Named, Params};
 use super::{App, json};
@@ -30,6 +30,7 @@ pub(crate) struct Page {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
     /// Only revisions before this one.
+    #[param(format = "uint64")]
     before: Option<u64>,
 }
 
@@ -112,7 +113,7 @@ pub(crate) async fn diff(
 
 /// Makes a new revision with the document of an old one.
 #[utoipa::path(post, path = "/v1/revisions/{number}/restore", operation_id = "restore_revision", tag = "config",
-    params(("number" = u64, Path, description = "number of the revision"), How, ("If-Match" = String, Header, description = "ETag of the document that runs")),
+    params(("number" = u64, Path, description = "number of the revision"), How, Conditions),
     responses((status = 200, body = Written), (status = 202, body = Written, description = "it waits to be confirmed"), Failures))]
 pub(crate) async fn restore(
     State(app): State<App>,

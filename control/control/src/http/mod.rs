@@ -22,6 +22,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -67,6 +68,8 @@ pub struct App {
                        document (RFC 9457) with a type that begins with urn:crem:problem:.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT")
     ),
+    security(("token" = []), ("certificate" = [])),
+    modifiers(&Ways),
     tags(
         (name = "config", description = "The config document, changes of it, its history"),
         (name = "state", description = "What the data plane does"),
@@ -74,6 +77,26 @@ pub struct App {
     )
 )]
 struct Api;
+
+/// How clients show who they are over the network. Over the local socket the system says it.
+struct Ways;
+
+impl utoipa::Modify for Ways {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let token = Http::builder().scheme(HttpAuthScheme::Bearer);
+        let token = token.description(Some("A token of POST /v1/tokens."));
+        let certificate = SecurityScheme::MutualTls {
+            description: Some(
+                "A certificate with the name of a client of the document.".to_owned(),
+            ),
+            deprecated: None,
+            extensions: None,
+        };
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(token.build()));
+        components.add_security_scheme("certificate", certificate);
+    }
+}
 
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Api::openapi())

@@ -175,6 +175,7 @@ pub(crate) struct Filter {
     /// Only flows that are (`true`) or are not (`false`) protected.
     protected: Option<bool>,
     /// Only flows from or to this network, such as `10.0.1.0/24`.
+    #[param(format = "cidr")]
     network: Option<String>,
 }
 

@@ -76,6 +76,7 @@ pub(crate) async fn openapi(_: Viewer) -> Response {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Page {
     /// Only records after this number.
+    #[param(format = "uint64")]
     after: Option<u64>,
     /// Records on it, 1 to 1000; 100 without it.
     #[param(minimum = 1, maximum = 1000)]

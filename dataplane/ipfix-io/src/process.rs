@@ -236,10 +236,12 @@ impl Process {
                 ..Status::default()
             }),
             Get::Export => Body::Export(state(service, members, documents)),
-            Get::Counters | Get::Flows | Get::Document | Get::Capture => Body::Error(ErrorReply::new(
-                ErrorCode::Unknown,
-                "the exporting process has \"status\" and \"export\"",
-            )),
+            Get::Counters | Get::Flows | Get::Document | Get::Capture => {
+                Body::Error(ErrorReply::new(
+                    ErrorCode::Unknown,
+                    "the exporting process has \"status\" and \"export\"",
+                ))
+            }
         });
     }
 

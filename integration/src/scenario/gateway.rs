@@ -192,7 +192,9 @@ impl Gateway {
         command.arg("--config").arg(self.bootstrap());
         // With a control process: what that one confirmed.
         if self.api.is_some() {
-            command.arg("--document").arg(api::confirmed(self.host, &self.folder));
+            command
+                .arg("--document")
+                .arg(api::confirmed(self.host, &self.folder));
         } else if self.control.is_none() {
             command.arg("--document").arg(self.document());
         }

@@ -20,6 +20,7 @@ mod process;
 mod report;
 mod run;
 mod script;
+mod sense;
 mod spec;
 mod tap;
 mod tcp;

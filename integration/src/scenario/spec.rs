@@ -10,6 +10,7 @@ use super::Failure;
 use super::api::Api;
 use super::bounds::Bound;
 use super::metering::Metering;
+use super::sense;
 use super::tunnel::Vxlan;
 
 /// A scenario.
@@ -426,9 +427,6 @@ fn default_seconds() -> f64 {
     4.0
 }
 
-/// Least loss of a scenario that claims protection.
-const MIN_LOSS: f64 = 0.01;
-
 impl Scenario {
     /// Reads a scenario file.
     ///
@@ -445,94 +443,12 @@ impl Scenario {
     /// It is no scenario or contradicts itself.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let scenario: Self = toml::from_str(text)?;
-        let problems = scenario.problems();
+        let problems = sense::problems(&scenario);
         if problems.is_empty() {
             Ok(scenario)
         } else {
             Err(problems.join("; ").into())
         }
-    }
-
-    fn problems(&self) -> Vec<String> {
-        let mut found = self.wan.problems();
-        if self.flow.is_empty() {
-            found.push("no [[flow]]".to_owned());
-        }
-        if self.expect.protection && self.gateways == Gateways::None {
-            found.push("protection without gateways".to_owned());
-        }
-        let data = |flow: &Flow| {
-            if flow.data_from() == Host::A {
-                &self.wan.a_to_b
-            } else {
-                &self.wan.b_to_a
-            }
-        };
-        let short = self
-            .flow
-            .iter()
-            .any(|flow| data(flow).loss.mean() < MIN_LOSS);
-        if self.expect.protection && short {
-            found.push(format!(
-                "protection is shown at a loss of {MIN_LOSS} or more only"
-            ));
-        }
-        if self
-            .runs
-            .iter()
-            .any(|&mode| (mode == Mode::Bare) != (self.gateways == Gateways::None))
-        {
-            found.push("runs that do not fit the gateways".to_owned());
-        }
-        if let Some(expected) = self.expect.path_reports {
-            let at = |host| match host {
-                Host::A => &self.wan.a_to_b.reporter,
-                Host::B | Host::C => &self.wan.b_to_a.reporter,
-            };
-            if at(expected.answered_at).is_none() || at(expected.refused_at).is_none() {
-                found.push("path reports are expected of a direction without reporter".to_owned());
-            }
-        }
-        if (self.panic_at_ms.is_some() || self.intruder_at.is_some())
-            && self.gateways == Gateways::None
-        {
-            found.push("a fault or an intruder without gateways".to_owned());
-        }
-        let sets = !self.set.is_empty() || self.link_propagation;
-        if sets && self.gateways == Gateways::None {
-            found.push("values to set or links to mirror without gateways".to_owned());
-        }
-        if self.vxlan.is_none() && self.flow.iter().any(|flow| flow.tunnelled) {
-            found.push("a tunnelled flow without vxlan".to_owned());
-        }
-        if (self.changes > 0 || self.api.is_some()) && self.gateways == Gateways::None {
-            found.push("changes or an API without gateways".to_owned());
-        }
-        if self.event.iter().any(|_| self.gateways == Gateways::None) {
-            found.push("events without gateways".to_owned());
-        }
-        let hosts = self.hosts();
-        let ends = |flow: &Flow| [flow.requester, flow.to()];
-        let strange = |flow: &Flow| {
-            let at_hub = ends(flow).contains(&Host::A) && flow.requester != flow.to();
-            !at_hub || ends(flow).iter().any(|end| !hosts.contains(end))
-        };
-        if self.flow.iter().any(strange) {
-            found
-                .push("a flow that is not between site A and another one that is there".to_owned());
-        }
-        // Nothing spaces the answers of several responders.
-        let read = |flow: &Flow| flow.count > 1 && flow.operation == Operation::Read;
-        if self.flow.iter().any(|flow| flow.count == 0 || read(flow)) {
-            found.push("a flow of no queue pairs, or READs of several".to_owned());
-        }
-        if self.gateways == Gateways::Hub && self.metering.is_some() {
-            found.push("metering at three sites".to_owned());
-        }
-        if self.metering.is_some() && (self.gateways == Gateways::None || !self.event.is_empty()) {
-            found.push("metering without gateways, or with gateways that go".to_owned());
-        }
-        found
     }
 
     /// The runs to make.

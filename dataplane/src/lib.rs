@@ -41,6 +41,7 @@ mod report;
 pub mod resent;
 pub mod restore;
 pub mod segment;
+mod sending;
 pub mod slots;
 pub mod snapshot;
 pub mod start;

@@ -339,27 +339,6 @@ impl<P: Platform> Segment<P> {
         self.settle(now);
     }
 
-    /// Sends what leaves with the burst of `now`.
-    fn send_to_wan(&mut self, now: Instant, clock: &impl Fn() -> Instant) {
-        let count = self.to_wan.len() as u64;
-        self.wan
-            .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
-        if count > 0 {
-            let took = clock().since(now).as_nanos() as u64;
-            self.times.lan_to_wan_ns.record_n(took, count);
-        }
-    }
-
-    fn send_to_lan<C: Fn() -> Instant>(&mut self, now: Instant, clock: Option<&C>) {
-        let count = self.to_lan.len() as u64;
-        self.lan
-            .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
-        if let Some(clock) = clock.filter(|_| count > 0) {
-            let took = clock().since(now).as_nanos() as u64;
-            self.times.wan_to_lan_ns.record_n(took, count);
-        }
-    }
-
     fn read_mail(&mut self, now: Instant) {
         if self.mail.is_empty() {
             return;
@@ -392,13 +371,6 @@ impl<P: Platform> Segment<P> {
             self.send_both();
         }
         any
-    }
-
-    /// Gives the devices what is ready for them.
-    pub(crate) fn send_both(&mut self) {
-        let drops = &mut self.counters.drops;
-        self.lan.send(&mut self.to_lan, &mut drops.tx_full_lan);
-        self.wan.send(&mut self.to_wan, &mut drops.tx_full_wan);
     }
 
     /// Decides on a frame and does what needs no other frame.

@@ -92,15 +92,18 @@ fn down_delay_ms(scenario: &Scenario) -> u64 {
     delay.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0)
 }
 
-/// Values that were set came into force, ended protection, and the mode came back by itself.
+/// Values that were set came into force, protection was away for as long as bypass lasts, and the mode came back by
+/// itself.
 fn set(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
     let (wanted, seen) = (scenario.set.len() as u64, run.set);
-    let lapses: u64 = run.flows.iter().map(|flow| flow.lapses).sum();
+    let bypass = scenario.segment.get("bypass");
+    let seconds = bypass.and_then(|bypass| bypass.get("duration_s")?.as_integer());
+    let least = seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(0) * 1_000;
+    let again: Vec<_> = run.flows.iter().map(|f| f.protected_again_ms).collect();
+    let away = again.iter().all(|ms| ms.is_some_and(|ms| ms >= least));
     found.push(Finding::new(
-        seen == wanted && lapses > 0,
-        format!(
-            "of {wanted} values {seen} seen set; looks at which a flow was not protected {lapses}"
-        ),
+        seen == wanted && away,
+        format!("of {wanted} values {seen} seen set; protected again after {again:?} ms, at least {least}"),
     ));
     for gateway in scenario.set.iter().map(|set| gateway_name(set.at)) {
         let mode = run.modes.get(gateway);

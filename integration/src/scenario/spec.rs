@@ -13,6 +13,11 @@ use super::metering::Metering;
 use super::sense;
 use super::tunnel::Vxlan;
 
+mod events;
+mod flow;
+
+pub(crate) use events::{Event, Part, PathReports, Set};
+
 /// A scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -177,35 +182,6 @@ pub enum Host {
     C,
 }
 
-impl Host {
-    /// The other one; where there are three, the first one at the other side.
-    #[must_use]
-    pub fn other(self) -> Self {
-        match self {
-            Self::A => Self::B,
-            Self::B | Self::C => Self::A,
-        }
-    }
-
-    /// Its number in addresses, from 1.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::A => 1,
-            Self::B => 2,
-            Self::C => 3,
-        }
-    }
-
-    /// Its letter in names.
-    pub fn letter(self) -> char {
-        match self {
-            Self::A => 'a',
-            Self::B => 'b',
-            Self::C => 'c',
-        }
-    }
-}
-
 /// What a requester does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -217,17 +193,6 @@ pub enum Operation {
     Send,
     /// RDMA READ.
     Read,
-}
-
-impl Operation {
-    /// As `rdma-peer` spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Send => "send",
-            Self::Read => "read",
-        }
-    }
 }
 
 /// A connection between the hosts.
@@ -274,82 +239,6 @@ pub struct Flow {
     pub udp_source_lasts: Option<u32>,
     /// The name of the reason that a gateway gives, if this flow is not meant to be protected.
     pub unprotected: Option<String>,
-}
-
-impl Flow {
-    /// Where its other end is.
-    pub fn to(&self) -> Host {
-        self.responder.unwrap_or(self.requester.other())
-    }
-
-    /// Where its data comes from.
-    pub fn data_from(&self) -> Host {
-        match self.operation {
-            Operation::Read => self.to(),
-            Operation::Write | Operation::Send => self.requester,
-        }
-    }
-
-    /// Where its data goes to.
-    pub fn data_to(&self) -> Host {
-        match self.operation {
-            Operation::Read => self.requester,
-            Operation::Write | Operation::Send => self.to(),
-        }
-    }
-}
-
-/// A process of a gateway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// What forwards.
-    #[default]
-    Dataplane,
-    /// What keeps the document. Where an event names it every gateway has one, and the data planes begin with the
-    /// document that it confirmed.
-    Control,
-}
-
-/// Something that happens.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Event {
-    /// Milliseconds after the requesters started.
-    pub at_ms: u64,
-    /// Gateway to end, with SIGKILL unless `stuck_worker` is there.
-    pub kill: Host,
-    /// Of its processes, which one.
-    #[serde(default)]
-    pub process: Part,
-    /// The worker of this number is stopped, and the gateway has to end by itself.
-    pub stuck_worker: Option<u16>,
-    /// Milliseconds until it is started again.
-    pub restart_after_ms: u64,
-}
-
-/// A value of the segment in a gateway's document changes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Set {
-    /// Milliseconds after the requesters started.
-    pub at_ms: u64,
-    /// At which gateway.
-    pub at: Host,
-    /// Key of the segment, with `/` between parts.
-    pub key: String,
-    /// Its new value.
-    pub value: toml::Value,
-}
-
-/// Which gateway does what with the PATH_REPORTs of the WAN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PathReports {
-    /// Takes them and sends further repair for what they name.
-    pub answered_at: Host,
-    /// Gets them from a node that it does not believe.
-    pub refused_at: Host,
 }
 
 /// What has to hold.

@@ -29,6 +29,7 @@ use crate::snapshot::SegmentSnapshot;
 
 mod changes;
 mod frames;
+mod lengths;
 mod metering;
 mod responses;
 mod team;

@@ -232,9 +232,16 @@ fn no_operation_is_open_by_oversight() {
     let description: Value = serde_json::from_str(&crem_control::http::openapi()).unwrap();
     let mut tried = 0;
     for (path, operations) in description["paths"].as_object().unwrap() {
-        let place = [("{part}", "version"), ("{id}", "none"), ("{number}", "1"), ("{other}", "1")]
-            .iter()
-            .fold(path.clone(), |path, (name, value)| path.replace(name, value));
+        let place = [
+            ("{part}", "version"),
+            ("{id}", "none"),
+            ("{number}", "1"),
+            ("{other}", "1"),
+        ]
+        .iter()
+        .fold(path.clone(), |path, (name, value)| {
+            path.replace(name, value)
+        });
         for method in operations.as_object().unwrap().keys() {
             let method = method.to_ascii_uppercase();
             let ask = |token| network.ask(None, token, &method, &place, &Value::Null);

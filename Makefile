@@ -116,8 +116,8 @@ bench-meter: ## what metering and encoding cost, against their limits (about 1 m
 	cargo build --release --locked -q -p crem-integration --bin csf-cost-4k
 	@python3 -B integration/scripts/bench-meter target/release target/results/bench-meter.json
 
-test-schemathesis: build ## the API of running processes against its description (about 5 minutes after the build)
-	@$(SCHEMATHESIS) target/results
+test-schemathesis: build ## the API of running processes against its description (about 5 minutes after the build); SEED=n for other requests
+	@$(SCHEMATHESIS) target/results $(if $(SEED),--seed $(SEED))
 
 # The same with a time for all of it, as a part of `make test`.
 rest: build

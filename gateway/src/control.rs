@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use crem_control::run::{Failure, Options, run};
+use crem_control::run::{Alive, Failure, Options, run};
 use crem_control::watcher::Sockets;
 
 use crate::bootstrap::{Bootstrap, Flags};
-use crate::{fail, log_to_stderr, refuse, say_ready, stop_signals};
+use crate::{fail, log_to_stderr, notify, refuse, say_ready, stop_signals};
 
 /// Flags of the control process.
 #[derive(Args, Debug)]
@@ -62,6 +62,7 @@ pub(crate) fn control(flags: &ControlFlags) -> ExitCode {
         let mut signals = signals;
         // A signal, or the end of the other side: both are the end.
         let _ = std::io::Read::read(&mut signals, &mut [0]);
+        notify::tell("STOPPING=1");
         let _ = stop.send(());
     });
     let options = Options {
@@ -74,6 +75,10 @@ pub(crate) fn control(flags: &ControlFlags) -> ExitCode {
         import: flags.import.clone(),
         stop: stopped,
         on_ready: Box::new(say_ready),
+        alive: notify::watchdog().map(|every| Alive {
+            every,
+            tell: Box::new(|| notify::tell("WATCHDOG=1")),
+        }),
     };
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@ mod capture;
 mod collect;
 mod control;
 mod export;
+mod notify;
 
 use std::io::{IsTerminal, Write};
 use std::os::unix::net::UnixStream;
@@ -120,6 +121,7 @@ fn say_ready() {
     let mut out = std::io::stdout();
     // Nobody may be listening; that is no reason to stop forwarding.
     let _ = writeln!(out, "ready").and_then(|()| out.flush());
+    notify::tell("READY=1");
 }
 
 fn refuse(what: &str, invalid: &Invalid) -> ExitCode {

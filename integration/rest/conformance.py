@@ -138,7 +138,7 @@ def asked(arguments, folder, port):
         arguments.schemathesis, "--config-file", CONFIG, "run", DESCRIPTION,
         "--url", f"https://localhost:{port}", "--tls-verify", folder / "ca.pem",
         "--request-cert", folder / "client.pem", "--request-cert-key", folder / "client.key",
-        "--seed", str(arguments.seed), "--generation-deterministic",
+        *(["--generation-deterministic"] if arguments.seed is None else ["--seed", arguments.seed]),
         "--continue-on-failure", "--no-color",
         # Guessed tokens would close the door to this address for a minute.
         "--generation-with-security-parameters", "false",
@@ -161,7 +161,7 @@ def main():
     parser.add_argument("schemathesis", type=pathlib.Path)
     parser.add_argument("results", type=pathlib.Path)
     parser.add_argument("--seconds", type=int)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="else always the same requests")
     arguments = parser.parse_args()
     if not arguments.schemathesis.name:
         # Whoever was to install it has said so.

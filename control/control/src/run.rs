@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crem_api::{Impact, Invalid};
 use tokio::sync::oneshot;
@@ -33,6 +34,28 @@ pub struct Options {
     pub stop: oneshot::Receiver<()>,
     /// Called once, when the API answers.
     pub on_ready: Box<dyn FnOnce() + Send>,
+    /// Whom to tell that the process is alive.
+    pub alive: Option<Alive>,
+}
+
+/// Told again and again for as long as requests are served and changes are decided on.
+pub struct Alive {
+    /// How often.
+    pub every: Duration,
+    /// The telling.
+    pub tell: Box<dyn Fn() + Send>,
+}
+
+impl Alive {
+    async fn run(self, engine: Engine) {
+        loop {
+            tokio::time::sleep(self.every).await;
+            // The thread of commits has to answer as well.
+            if engine.answers().await {
+                (self.tell)();
+            }
+        }
+    }
 }
 
 /// Why a control process did not start.
@@ -89,10 +112,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", options.socket.display())))?;
         let listeners = Listeners::new(router, journal);
         let following = tokio::spawn(listeners.follow(engine.clone()));
+        let alive = options.alive.map(|a| tokio::spawn(a.run(engine.clone())));
         (options.on_ready)();
         let _ = options.stop.await;
         local.abort();
         following.abort();
+        alive.inspect(tokio::task::JoinHandle::abort);
         let _ = std::fs::remove_file(&options.socket);
         Ok(())
     });

@@ -2,142 +2,37 @@
 //! carries out what the machine asks for, and keeps its deadlines. Clients hold no lock and no session in
 //! it: whatever they do, an expired commit is rolled back.
 
+mod handle;
 mod write;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crem_api::rest::{Cause, Operation, OperationState, Problem, Step, Written};
-use crem_api::{Document, Impact};
+use crem_api::Document;
+use crem_api::rest::{Cause, Operation, OperationState, Problem, Step};
 use serde_json::Value;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::commit::{Action, Input, Machine, Outcome, Refusal};
 use crate::journal::Journal;
-use crate::plan::{self, Edit};
+use crate::plan;
 use crate::plane::{Plane, Taken};
 use crate::problem::{self, Kind, problem};
 use crate::store::{Store, StoreError};
 use crate::view::View;
 use crate::{audit, clock};
 
+use handle::Command;
+pub use handle::{CommitRequest, Engine, WriteRequest};
+
 /// Commands that may wait.
 const QUEUE: usize = 64;
 /// Longest sleep without a deadline.
 const LONG: Duration = Duration::from_secs(3600);
-
-/// A change that a client asks for.
-#[derive(Clone, Debug)]
-pub struct WriteRequest {
-    /// What is to change.
-    pub edit: Edit,
-    /// JSON pointer of the part of the document that `edit` is about.
-    pub pointer: String,
-    /// `put`, `patch`, `restore` or `import`.
-    pub source: &'static str,
-    /// ETags of which the running document has to have one; `None` for whatever runs.
-    pub expected: Option<Vec<String>>,
-    /// Time for confirming, milliseconds.
-    pub window_ms: Option<u64>,
-    /// What it may disturb.
-    pub max_impact: Impact,
-    /// Why, in words.
-    pub comment: Option<String>,
-    /// Hash of the client's key, and hash of its request.
-    pub idempotency: Option<(String, String)>,
-    /// Who.
-    pub actor: String,
-}
-
-/// What a commit's owner may ask.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CommitRequest {
-    /// Keep it; with the time at which the connection began, on the boot clock.
-    Confirm {
-        /// When.
-        connected_ms: u64,
-    },
-    /// Give it up.
-    Cancel,
-    /// Wait longer.
-    Extend {
-        /// By so many milliseconds.
-        by_ms: u64,
-    },
-}
-
-type Answer<T> = oneshot::Sender<Result<T, Box<Problem>>>;
-
-enum Command {
-    Write(Box<WriteRequest>, Answer<Written>),
-    Commit(u64, CommitRequest, Answer<()>),
-    /// This data plane answers, and it did not before.
-    PlaneSeen(String),
-    Stop,
-}
-
-/// The way to the thread.
-#[derive(Clone, Debug)]
-pub struct Engine {
-    commands: SyncSender<Command>,
-    view: watch::Receiver<Arc<View>>,
-}
-
-impl Engine {
-    /// What readers see now.
-    pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.borrow())
-    }
-
-    /// Changes with every change.
-    pub fn follow(&self) -> watch::Receiver<Arc<View>> {
-        self.view.clone()
-    }
-
-    /// Asks for a change and waits until it is in force, or is not.
-    ///
-    /// # Errors
-    /// Why nothing changed.
-    pub async fn write(&self, request: WriteRequest) -> Result<Written, Box<Problem>> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Command::Write(Box::new(request), answer))?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
-    }
-
-    /// Asks something of the commit whose revision this is.
-    ///
-    /// # Errors
-    /// Why nothing changed.
-    pub async fn commit(&self, revision: u64, request: CommitRequest) -> Result<(), Box<Problem>> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Command::Commit(revision, request, answer))?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
-    }
-
-    /// Tells which data plane answers, when that is another one than before.
-    pub fn plane_seen(&self, instance: String) {
-        let _ = self.commands.send(Command::PlaneSeen(instance));
-    }
-
-    /// Ends the thread when it has done what it is at.
-    pub fn stop(&self) {
-        let _ = self.commands.send(Command::Stop);
-    }
-
-    fn send(&self, command: Command) -> Result<(), Box<Problem>> {
-        self.commands
-            .try_send(command)
-            .map_err(|_| problem(Kind::TooManyAttempts, "Too many changes wait already."))
-    }
-}
-
-fn gone() -> Box<Problem> {
-    problem(Kind::Internal, "The process is about to end.")
-}
 
 /// What the thread works with.
 pub struct Parts {
@@ -159,10 +54,7 @@ pub fn start(parts: Parts) -> Result<(Engine, JoinHandle<()>), StoreError> {
     let core = Core::recover(parts)?;
     let (commands, queue) = sync_channel(QUEUE);
     let view = watch::Sender::new(Arc::new(core.picture()));
-    let engine = Engine {
-        commands,
-        view: view.subscribe(),
-    };
+    let engine = Engine::new(commands, view.subscribe());
     let thread = std::thread::Builder::new()
         .name("crem-commit".to_owned())
         .spawn(move || core.run(&queue, &view))
@@ -182,6 +74,8 @@ pub(crate) struct Core {
     machine: Machine,
     value: Arc<Value>,
     document: Option<Arc<Document>>,
+    /// A revision that was just written, and its document as it was checked: it is not checked twice.
+    planned: Option<(u64, Arc<Document>)>,
     /// The data plane that was given the running document.
     told: Option<String>,
     restart_needed: bool,
@@ -200,6 +94,7 @@ impl Core {
             machine,
             value: Arc::default(),
             document: None,
+            planned: None,
             told: None,
             restart_needed: false,
             rollbacks: BTreeMap::new(),
@@ -232,6 +127,9 @@ impl Core {
                     let done = self.commit(revision, request);
                     Box::new(move || drop(answer.send(done)))
                 }
+                Some(Command::Answer(answer)) => {
+                    Box::new(move || answer.send(()).unwrap_or_default())
+                }
                 Some(Command::PlaneSeen(instance)) => {
                     self.plane_seen(instance);
                     Box::new(|| ())
@@ -263,16 +161,25 @@ impl Core {
             return Ok(());
         };
         let value = self.store.document(number)?;
+        self.show(number, value);
+        Ok(())
+    }
+
+    /// The same with the document as it was read.
+    fn show(&mut self, number: u64, value: Value) {
+        self.value = Arc::new(value);
+        if let Some((_, document)) = self.planned.take().filter(|(of, _)| *of == number) {
+            self.document = Some(document);
+            return;
+        }
         // Another version may have taken what this one refuses: it still runs.
-        self.document = match plan::parse(&value) {
+        self.document = match plan::parse(&self.value) {
             Ok(document) => Some(Arc::new(document)),
             Err(invalid) => {
                 tracing::error!("revision {number} is not accepted by this version: {invalid}");
                 None
             }
         };
-        self.value = Arc::new(value);
-        Ok(())
     }
 
     fn commit(&mut self, revision: u64, request: CommitRequest) -> Result<(), Box<Problem>> {
@@ -391,7 +298,8 @@ impl Core {
             Taken::Refused(invalid) => return Err(invalid.to_string()),
             Taken::Failed(why) => return Err(why),
         }
-        self.load(Some(number)).map_err(|e| e.to_string())
+        self.show(number, value);
+        Ok(())
     }
 
     fn restore(&mut self, number: Option<u64>) {

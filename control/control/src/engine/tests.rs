@@ -5,10 +5,12 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use crem_api::Impact;
 use crem_api::rest::CommitPhase;
 use serde_json::json;
 
 use super::*;
+use crate::plan::Edit;
 use crate::store::Durability;
 
 /// A data plane that takes what it is told to take, and remembers what runs in it.

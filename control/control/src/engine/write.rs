@@ -1,6 +1,8 @@
 //! One change from request to answer: expected ETag, plan, impact, the data plane's own opinion, a new
 //! revision, and the commit.
 
+use std::sync::Arc;
+
 use crem_api::Impact;
 use crem_api::diff::diff;
 use crem_api::rest::{Operation, OperationState, Problem, Step, Written};
@@ -170,6 +172,7 @@ impl Core {
             impact: planned.impact,
         };
         let revision = self.store.append(&new, &keep).map_err(|e| broken(&e))?;
+        self.planned = Some((revision.number, Arc::new(planned.document)));
         let mut written = Written {
             changed: true,
             revision: Some(revision.number),

@@ -15,7 +15,7 @@ use crate::view::View;
 use super::auth::{Admin, Viewer};
 use super::config::{Ask, Conditions, How, document_of, tag, write};
 use super::failure::{Failure, Failures};
-use super::params::{Named, Params};
+use super::params::{Named, Params, number};
 use super::{App, json};
 
 /// Revisions on a page, at most.
@@ -30,7 +30,7 @@ pub(crate) struct Page {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
     /// Only revisions before this one.
-    #[param(format = "uint64")]
+    #[param(maximum = 9_007_199_254_740_991.0)]
     before: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn list(
         return Err(Failure::new(Kind::BadRequest, detail));
     }
     let view = app.engine.view();
-    let before = page.before.unwrap_or(u64::MAX);
+    let before = number("before", page.before)?.unwrap_or(u64::MAX);
     let newest_first = view.revisions.range(..before).rev();
     let list = Revisions {
         revisions: newest_first.take(limit).map(|(_, r)| r.clone()).collect(),

@@ -34,6 +34,20 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T
     }
 }
 
+/// Largest number that every client of JSON can tell from its neighbours: 2^53 - 1.
+pub(crate) const MAX_NUMBER: u64 = (1 << 53) - 1;
+
+/// A number in the query that is at most [`MAX_NUMBER`].
+pub(crate) fn number(name: &str, value: Option<u64>) -> Result<Option<u64>, Failure> {
+    match value {
+        Some(n) if n > MAX_NUMBER => {
+            let detail = format!("{name}: found {n}, expected a number up to {MAX_NUMBER}.");
+            Err(Failure::new(Kind::BadRequest, detail))
+        }
+        value => Ok(value),
+    }
+}
+
 /// Milliseconds of a text such as `120s`, `500ms`, `2m` or `1h`.
 pub(crate) fn milliseconds(name: &str, text: &str) -> Result<u64, Failure> {
     let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];

@@ -16,7 +16,7 @@ use crate::problem::Kind;
 
 use super::auth::{Admin, Viewer};
 use super::failure::{Failure, Failures};
-use super::params::{Named, Params, milliseconds};
+use super::params::{Named, Params, milliseconds, number};
 use super::{App, body, json};
 
 /// Records on a page of the audit log, at most.
@@ -76,7 +76,7 @@ pub(crate) async fn openapi(_: Viewer) -> Response {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Page {
     /// Only records after this number.
-    #[param(format = "uint64")]
+    #[param(maximum = 9_007_199_254_740_991.0)]
     after: Option<u64>,
     /// Records on it, 1 to 1000; 100 without it.
     #[param(minimum = 1, maximum = 1000)]
@@ -97,7 +97,7 @@ pub(crate) async fn audit(
         return Err(Failure::new(Kind::BadRequest, detail));
     }
     let log = Arc::clone(&app.audit);
-    let after = page.after.unwrap_or(0);
+    let after = number("after", page.after)?.unwrap_or(0);
     let read = tokio::task::spawn_blocking(move || log.read(after, limit)).await;
     let failed = |e: &dyn std::fmt::Display| Failure::new(Kind::Internal, e.to_string());
     let records = read.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;

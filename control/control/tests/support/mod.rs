@@ -179,6 +179,7 @@ impl Control {
             import: None,
             stop: stopped,
             on_ready: Box::new(move || ready.send(()).unwrap()),
+            alive: None,
         };
         let thread = std::thread::spawn(move || run(options));
         is_ready.recv_timeout(Duration::from_secs(10)).unwrap();

@@ -199,7 +199,7 @@ impl Maker<'_> {
 /// Switches the link of a port: a kernel interface by its flags, any other by its driver.
 fn link_switch(device: &Wanted, port: &Arc<Port>) -> LinkSwitch {
     match device {
-        Wanted::Interface(name) => {
+        Wanted::Interface(name) | Wanted::Xdp(name) => {
             let name = name.clone();
             Box::new(move |up| iface::set_up(&name, up).map_err(|e| e.to_string()))
         }

@@ -49,7 +49,7 @@ fn frames_keep_time_direction_and_length_and_wait_no_longer_than_a_tenth_of_a_se
     assert!(rig.probe.tick(Instant(7)));
     rig.probe.sent(&frames(&[90]));
     assert!(rig.batches.try_recv().is_err());
-    rig.probe.tick(Instant(5 + LINGER.0));
+    rig.probe.tick(Instant(5) + LINGER);
     let batch = rig.batches.try_recv().unwrap();
     assert_eq!(batch.probe, 3);
     let expected = [(5, 64, 64, false), (5, 200, 100, false), (7, 90, 90, true)];

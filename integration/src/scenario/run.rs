@@ -9,7 +9,6 @@ use crem_wan::LogEntry;
 
 use super::Failure;
 use super::api::Users;
-use super::changes::set_value;
 use super::ends::Ends;
 use super::gateway::Gateway;
 use super::intruder::Intruder;
@@ -20,12 +19,14 @@ use super::metering::{Deed, Site, SiteReport, certificates};
 use super::process::{Process, Programs, read_json};
 use super::report::{FlowReport, Outcome, RunReport, gateway_name};
 use super::script::Script;
-use super::spec::{Family, Host, Mode, Part, Scenario, Set, inband};
+use super::spec::{Family, Host, Mode, Part, Scenario, inband};
 use super::tap::Tap;
 use super::tcp;
 use super::topology::{HOST_INTERFACE, Place, Topology, WAN_SIDES};
 use super::tunnel;
 use super::watch::watch;
+
+mod values;
 
 /// CREM port of a scenario that names none.
 const CREM_PORT: u16 = 49_800;
@@ -315,37 +316,6 @@ impl<'a> Stage<'a> {
             let site = sites.find(|site| site.host == host);
             let site = site.ok_or("an event names a gateway that is not there")?;
             site.act(deed, &self.world, &self.context.programs)?;
-        }
-        Ok(())
-    }
-
-    /// Values to set, last first.
-    fn sets(&self, start: Instant) -> Vec<(Instant, &'a Set)> {
-        let sets = self.scenario.set.iter();
-        let mut sets: Vec<_> = sets
-            .map(|set| (start + Duration::from_millis(set.at_ms), set))
-            .collect();
-        sets.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-        sets
-    }
-
-    /// Protection is to come back after each: what was seen before does not count.
-    fn do_sets(
-        &self,
-        sets: &mut Vec<(Instant, &Set)>,
-        script: &mut Script,
-        report: &mut RunReport,
-    ) -> Result<(), Failure> {
-        while let Some((_, set)) = sets.pop_if(|(at, _)| *at <= Instant::now()) {
-            let mut gateways = self.gateways.iter().filter(|g| g.host == set.at);
-            let gateway = gateways
-                .next()
-                .ok_or("a value for a gateway that is not there")?;
-            report.set += u64::from(set_value(gateway, set)?);
-            script.restarted = Some(Instant::now());
-            for flow in &mut report.flows {
-                flow.protected_again_ms = None;
-            }
         }
         Ok(())
     }

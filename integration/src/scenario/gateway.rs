@@ -200,6 +200,9 @@ impl Gateway {
         }
         let mut process = Process::start(command, self.name(), &self.folder)?;
         process.wait_ready(START_LIMIT)?;
+        if let Some(control) = &self.api {
+            control.wait_dataplane()?;
+        }
         // What other daemons take for a reload or a dump must not end forwarding: the checks that
         // follow fail if it does.
         for harmless in [Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2] {

@@ -6,7 +6,7 @@ mod http;
 mod operator;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crem_api::state::{Named, SegmentCounters};
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,19 @@ impl ControlProcess {
         })?;
         if answer.status != 200 || answer.json()["revision"] != 1 {
             return Err(format!("the first document: {}", answer.words()).into());
+        }
+        Ok(())
+    }
+
+    /// Waits until it has heard of its data plane.
+    pub(crate) fn wait_dataplane(&self) -> Result<(), Failure> {
+        let end = Instant::now() + READY;
+        let mut http = Http::connect(&self.socket)?;
+        while http.ask(Ask::get("/readyz"))?.status != 200 {
+            if Instant::now() > end {
+                return Err(format!("control has not heard of its data plane in {READY:?}").into());
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())
     }

@@ -1,3 +1,5 @@
+//! Which frames are kept, how much of them, and when a batch leaves.
+
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use crate::buffer::heap::HeapBuf;
 

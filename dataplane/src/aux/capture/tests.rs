@@ -1,3 +1,5 @@
+//! Captures as they are asked for: what is kept, what is bounded, and the file that comes of it.
+
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use std::path::PathBuf;
 

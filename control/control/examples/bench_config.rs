@@ -130,19 +130,33 @@ fn main() {
         "document of {} octets, {ROUNDS} rounds, median and maximum in ms",
         text.len()
     );
-    for (name, (median, most)) in [
-        ("validate and plan", validate),
-        ("apply, not flushed", unflushed),
-        ("apply, flushed", flushed),
-    ] {
+    let rows = [
+        ("validate", validate),
+        ("apply", unflushed),
+        ("apply_flushed", flushed),
+    ];
+    for (name, (median, most)) in rows {
         println!("{name:20} {:8.2} {:8.2}", ms(median), ms(most));
     }
-    if std::env::args().any(|a| a == "--check") {
-        for (what, (median, _)) in [("validate", validate), ("apply", unflushed)] {
-            assert!(
-                median <= LIMIT,
-                "{what} takes {median:?}, more than {LIMIT:?}"
-            );
-        }
+    // What the disk takes is printed and not judged.
+    let ok = rows[..2].iter().all(|(_, (median, _))| *median <= LIMIT);
+    let figures = rows.map(|(name, (median, most))| {
+        (
+            name.to_owned(),
+            json!({ "median_ms": ms(median), "most_ms": ms(most) }),
+        )
+    });
+    let result = json!({
+        "ok": ok,
+        "limit_ms": ms(LIMIT),
+        "rows": Map::from_iter(figures),
+    });
+    std::fs::create_dir_all("target/results").unwrap();
+    std::fs::write("target/results/bench-config.json", format!("{result:#}\n")).unwrap();
+    let word = if ok { "ok" } else { "short" };
+    let figures = rows.map(|(name, (median, _))| format!("{name}_ms={:.1}", ms(median)));
+    println!("bench-config: {word} {}", figures.join(" "));
+    if !ok && std::env::args().any(|a| a == "--check") {
+        std::process::exit(1);
     }
 }

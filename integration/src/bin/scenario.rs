@@ -70,8 +70,10 @@ fn go(arguments: &Arguments) -> Result<bool, Failure> {
             verdicts.push(verdict);
         }
     }
-    if verdicts.len() > 1 {
-        summarise(&verdicts, &arguments.results)?;
+    match &verdicts[..] {
+        [] => {}
+        [one] => println!("{}", one.line()),
+        several => summarise(several, &arguments.results)?,
     }
     Ok(all_ok)
 }
@@ -82,20 +84,35 @@ struct Verdict {
     ok: bool,
     /// It failed at first and was run a second time.
     rerun: bool,
+    /// What was looked at, and how much of it was not as it should be.
+    findings: (usize, usize),
+}
+
+impl Verdict {
+    /// The last line of a run of one scenario.
+    fn line(&self) -> String {
+        let word = if self.ok { "ok" } else { "short" };
+        let (all, failed) = self.findings;
+        let rerun = u8::from(self.rerun);
+        format!(
+            "{}: {word} findings={all} failed={failed} rerun={rerun}",
+            self.name
+        )
+    }
 }
 
 /// Runs a scenario, and a second time if it failed: its shares and times need the machine to itself, and
 /// the machine may have been busy with something else. Both runs are printed, and the summary says so.
 fn judge(context: &Context, file: &Path) -> Result<Verdict, Failure> {
-    let (name, ok) = one(context, file)?;
-    if ok {
-        let rerun = false;
-        return Ok(Verdict { name, ok, rerun });
+    let verdict = one(context, file)?;
+    if verdict.ok {
+        return Ok(verdict);
     }
-    println!("\n{name}: failed, once more");
-    let (name, ok) = one(context, file)?;
-    let rerun = true;
-    Ok(Verdict { name, ok, rerun })
+    println!("\n{}: failed, once more", verdict.name);
+    Ok(Verdict {
+        rerun: true,
+        ..one(context, file)?
+    })
 }
 
 fn summarise(verdicts: &[Verdict], results: &Path) -> Result<(), Failure> {
@@ -130,7 +147,7 @@ fn summarise(verdicts: &[Verdict], results: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn one(context: &Context, file: &Path) -> Result<(String, bool), Failure> {
+fn one(context: &Context, file: &Path) -> Result<Verdict, Failure> {
     let scenario = Scenario::load(file)?;
     println!("\n{}: {}", scenario.name, scenario.about);
     let mut outcome =
@@ -138,7 +155,13 @@ fn one(context: &Context, file: &Path) -> Result<(String, bool), Failure> {
     outcome.findings = check(&scenario, &outcome);
     print(&outcome);
     save(&outcome, &context.results)?;
-    Ok((scenario.name, outcome.ok()))
+    let failed = outcome.findings.iter().filter(|finding| !finding.ok);
+    Ok(Verdict {
+        ok: outcome.ok(),
+        rerun: false,
+        findings: (outcome.findings.len(), failed.count()),
+        name: scenario.name,
+    })
 }
 
 /// Scenarios that are not among `all`: the demonstration, and one that takes long.

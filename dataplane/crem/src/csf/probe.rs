@@ -11,7 +11,6 @@ use super::negotiate::Cause;
 use super::repair::Symbols;
 use super::retain::Block;
 use super::states::{Input, State};
-use crate::actions::RepairKind;
 use crate::events::Unprotected;
 use crate::plan::{self, Family};
 use crate::time::{Duration, Instant};
@@ -138,14 +137,7 @@ impl<B: Clone> Binding<B> {
             return 0;
         }
         let indices = Bitmap::first(1);
-        block.used = block.used.or(&indices);
-        let symbols = Symbols {
-            scheme: block.config.scheme,
-            indices,
-            set: block.present,
-            session: None,
-            kind: RepairKind::Ordinary,
-        };
+        let symbols = Symbols::ordinary(block, indices);
         self.emit_symbols(block, &symbols, ctx.who, ctx.actions, ctx.now);
         ctx.sh.counters.mtu_probes += 1;
         1

@@ -268,14 +268,7 @@ impl<B: Clone> Binding<B> {
                 .take(u64::from(count) * u64::from(block.config.t));
         debug_assert!(paid, "the count was limited to what the buckets hold");
         let indices = Bitmap::first(usize::from(count));
-        block.used = block.used.or(&indices);
-        let symbols = Symbols {
-            scheme: block.config.scheme,
-            indices,
-            set: block.present,
-            session: None,
-            kind: RepairKind::Ordinary,
-        };
+        let symbols = Symbols::ordinary(block, indices);
         self.emit_symbols(block, &symbols, ctx.who, ctx.actions, ctx.now);
         ctx.sh.counters.symbols_ordinary += u64::from(count);
         count
@@ -409,6 +402,20 @@ pub(super) struct Symbols {
     pub(super) set: Bitmap,
     pub(super) session: Option<RequestId>,
     pub(super) kind: RepairKind,
+}
+
+impl Symbols {
+    /// Symbols that nobody asked for, over all that the block has; their indices are used from now on.
+    pub(super) fn ordinary<B>(block: &mut Block<B>, indices: Bitmap) -> Self {
+        block.used = block.used.or(&indices);
+        Self {
+            scheme: block.config.scheme,
+            indices,
+            set: block.present,
+            session: None,
+            kind: RepairKind::Ordinary,
+        }
+    }
 }
 
 fn closed_block<B>(open: OpenBlock<B>, why: Closing, owner: u32, now: Instant) -> Block<B>

@@ -10,7 +10,6 @@ use super::super::flow::{Binding, Ctx, Shared};
 use super::super::repair::Symbols;
 use super::super::retain::{Block, BlockId, Retention};
 use super::owed::{Keep, OwedBlock};
-use crate::actions::RepairKind;
 use crate::plan;
 
 impl<B: Clone> Binding<B> {
@@ -108,14 +107,7 @@ impl<B: Clone> Binding<B> {
             return;
         };
         let indices: Bitmap = plan::lowest_free_indices(block.k, &block.used, count);
-        block.used = block.used.or(&indices);
-        let symbols = Symbols {
-            scheme: block.config.scheme,
-            indices,
-            set: block.present,
-            session: None,
-            kind: RepairKind::Ordinary,
-        };
+        let symbols = Symbols::ordinary(block, indices);
         let sent = count as u64;
         let t = u64::from(block.config.t);
         let paid = self.packet_tokens.take(sent) && self.octet_tokens.take(sent * t);

@@ -1,8 +1,6 @@
 //! The control process of a gateway: its state, starting and crashing it, asking its API, and what has to hold
 //! when it goes and comes back while flows run.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +9,7 @@ use serde_json::{Value, json};
 use toml::Table;
 
 use super::Failure;
+use super::api::http::{Answer, Ask, Http};
 use super::check::Finding;
 use super::gateway::SEGMENT;
 use super::process::{Process, Programs};
@@ -115,45 +114,28 @@ impl Control {
     }
 
     fn running_revision(&self) -> Option<u64> {
-        let (status, answer) = self.ask("GET", "/v1/revisions?limit=1", None).ok()?;
-        let value: Value = serde_json::from_str(&answer)
-            .ok()
-            .filter(|_| status == 200)?;
+        let answer = self.ask(Ask::get("/v1/revisions?limit=1")).ok()?;
+        let value = Some(answer.json()).filter(|_| answer.status == 200)?;
         value.pointer("/running")?.as_u64()
     }
 
     fn change(&self) -> Result<u16, Failure> {
         let patch = json!({ "segments": { SEGMENT: { "policy": { "target_fec": TARGET } } } });
-        let path = "/v1/config?max_impact=hot";
-        Ok(self.ask("PATCH", path, Some(&patch))?.0)
+        let ask = Ask {
+            method: "PATCH",
+            path: "/v1/config?max_impact=hot",
+            headers: &[
+                ("If-Match", "*"),
+                ("Content-Type", "application/merge-patch+json"),
+            ],
+            body: &patch.to_string(),
+        };
+        Ok(self.ask(ask)?.status)
     }
 
-    /// One request over the local socket: status and body.
-    fn ask(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<(u16, String), Failure> {
-        let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: local\r\nConnection: close\r\nIf-Match: *\r\n\
-             Content-Type: application/merge-patch+json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(head.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
-        let body = answer
-            .split_once("\r\n\r\n")
-            .map(|(_, body)| body.to_owned());
-        match (status, body) {
-            (Some(status), Some(body)) => Ok((status, body)),
-            _ => Err(format!("{method} {path}: no answer of HTTP").into()),
-        }
+    /// One request over the local socket.
+    fn ask(&self, ask: Ask<'_>) -> Result<Answer, Failure> {
+        Http::connect_for(&self.socket, ANSWER_LIMIT)?.ask(ask)
     }
 
     /// Ends it in order.

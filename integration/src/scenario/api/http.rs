@@ -63,9 +63,14 @@ impl Answer {
 impl Http {
     /// A new connection.
     pub(crate) fn connect(socket: &Path) -> Result<Self, Failure> {
+        Self::connect_for(socket, PATIENCE)
+    }
+
+    /// A new connection that waits so long for answers.
+    pub(crate) fn connect_for(socket: &Path, patience: Duration) -> Result<Self, Failure> {
         let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         Ok(Self(BufReader::new(stream)))
     }
 

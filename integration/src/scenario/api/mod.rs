@@ -2,7 +2,7 @@
 //! no other way. While flows run, somebody changes the documents (`operator`) and many ask (`clients`).
 
 mod clients;
-mod http;
+pub(super) mod http;
 mod operator;
 
 use std::path::{Path, PathBuf};

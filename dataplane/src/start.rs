@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use crem_api::{Device as Wanted, Document, Invalid};
+use crem_api::{Confinement, Device as Wanted, Document, Invalid};
 use crem_core::time::Instant;
 use crem_dpdk::{Clock, Eal, EalConfig, Memory, Mempool, MempoolConfig, vdev};
 use crem_fec::Engine;
@@ -71,6 +71,9 @@ pub struct Options {
     pub idle: Idle,
     /// Version that the status shows.
     pub version: String,
+    /// Called once, when the process has its memory and ports and before it has threads besides DPDK's: gives up
+    /// what the rest does not need and tells what that is.
+    pub confine: Box<dyn FnOnce() -> Confinement + Send>,
     /// Called once, when frames are forwarded and the status socket answers.
     pub on_ready: Box<dyn FnOnce() + Send>,
 }
@@ -153,6 +156,7 @@ fn serve(
         instance: instance()?,
         revision: None,
         segments: Vec::new(),
+        confinement: Confinement::default(),
     };
     let (mut stations, mut switches) = (Vec::new(), Vec::new());
     let make = Maker {
@@ -186,6 +190,7 @@ fn serve(
         }
     }
     metered.adopt(observed);
+    about.confinement = (options.confine)();
     let relaying = metered.relaying(&options.export_socket, inlets);
     let (links, ends, orders) = connect(count);
     let started = Started {

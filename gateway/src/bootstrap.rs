@@ -1,6 +1,7 @@
 //! The bootstrap of a process: what it needs before it can read the config document. A file, then the
 //! environment, then flags; nothing of it can change the document.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use crem_api::read::{Invalid, Issues, Node};
 use crem_dataplane::start::MemoryKind;
 use crem_dataplane::worker::Idle;
 use serde_json::Value;
+
+use crate::sandbox::Sandbox;
 
 /// Prefix of environment variables; the parts of a key are joined by two underscores.
 const PREFIX: &str = "CREM_";
@@ -39,6 +42,9 @@ pub(crate) struct Flags {
     /// Log filter, for example info or crem_dataplane=debug.
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
+    /// Whether the process gives up capabilities, system calls and places to write: on or off.
+    #[arg(long, value_name = "on|off")]
+    pub(crate) sandbox: Option<String>,
     /// Unix socket of the exporting process.
     #[arg(long, value_name = "PATH")]
     pub(crate) export_socket: Option<String>,
@@ -50,6 +56,8 @@ pub(crate) struct Flags {
     pub(crate) control_state: Option<String>,
     #[arg(skip)]
     pub(crate) control_socket: Option<String>,
+    #[arg(skip)]
+    pub(crate) first_listener: Option<String>,
 }
 
 /// A finished bootstrap.
@@ -67,6 +75,8 @@ pub(crate) struct Bootstrap {
     pub(crate) export_status_socket: PathBuf,
     pub(crate) control_state: PathBuf,
     pub(crate) control_socket: PathBuf,
+    pub(crate) first_listener: Option<SocketAddr>,
+    pub(crate) sandbox: Sandbox,
 }
 
 impl Bootstrap {
@@ -107,6 +117,7 @@ impl Bootstrap {
             t.finish();
             filter
         });
+        let sandbox = t.or("sandbox", Sandbox::default(), sandbox);
         t.finish();
         let (worker, memory, export, control) = (worker?, memory?, export?, control?);
         Some(Self {
@@ -122,13 +133,32 @@ impl Bootstrap {
             export_status_socket: export.status_socket,
             control_state: control.state,
             control_socket: control.socket,
+            first_listener: control.first_listener,
+            sandbox: sandbox?,
         })
     }
+}
+
+fn sandbox(node: &Node<'_>) -> Option<Sandbox> {
+    let d = Sandbox::default();
+    let mut t = node.table()?;
+    let on = t.or("mode", d.on, |n| n.choice(&[("on", true), ("off", false)]));
+    // One path, or several joined by colons, so that a variable can hold them.
+    let write = t.or("write", d.write, |n| {
+        let text = n.text("directories, joined by colons")?;
+        Some(text.split(':').map(PathBuf::from).collect())
+    });
+    t.finish();
+    Some(Sandbox {
+        on: on?,
+        write: write?,
+    })
 }
 
 struct Control {
     state: PathBuf,
     socket: PathBuf,
+    first_listener: Option<SocketAddr>,
 }
 
 impl Default for Control {
@@ -136,6 +166,7 @@ impl Default for Control {
         Self {
             state: "/var/lib/crem".into(),
             socket: "/run/crem/control.sock".into(),
+            first_listener: None,
         }
     }
 }
@@ -146,10 +177,14 @@ impl Control {
         let mut t = node.table()?;
         let state = t.or("state", d.state, path);
         let socket = t.or("socket", d.socket, path);
+        let first_listener = t.optional("first_listener", |n| {
+            n.parsed("an address with a port, such as \"192.0.2.1:8443\"")
+        });
         t.finish();
         Some(Self {
             state: state?,
             socket: socket?,
+            first_listener: first_listener?,
         })
     }
 }
@@ -336,6 +371,8 @@ fn merged(
         .set_override_option("export.status_socket", flags.export_status_socket.clone())?
         .set_override_option("control.state", flags.control_state.clone())?
         .set_override_option("control.socket", flags.control_socket.clone())?
+        .set_override_option("control.first_listener", flags.first_listener.clone())?
+        .set_override_option("sandbox.mode", flags.sandbox.clone())?
         .set_override_option("worker.cpu", flags.cpu)?
         .set_override_option("logging.filter", flags.log.clone())?
         .build()?

@@ -17,7 +17,7 @@ use crem_ipfix_io::{
     Output, TlsFiles, run_collect,
 };
 
-use crate::{FAILED, INVALID, log_to_stderr, refuse, stop_signals};
+use crate::{FAILED, INVALID, logging, refuse, stop_signals};
 
 /// With `--strict`: an exporter did what it must not, or something is missing.
 const UNCLEAN: u8 = 3;
@@ -102,7 +102,7 @@ pub(crate) struct CollectFlags {
 
 /// Runs the process.
 pub(crate) fn collect(flags: &CollectFlags) -> ExitCode {
-    if let Err(invalid) = log_to_stderr(&flags.log) {
+    if let Err(invalid) = logging::begin(&flags.log, None) {
         return refuse("arguments", &invalid);
     }
     let collected = match run(flags) {

@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use crem_control::run::{Alive, Failure, Options, run};
+use crem_control::syslog::Feed;
+use crem_control::syslog::layer::Forward;
 use crem_control::watcher::Sockets;
 
 use crate::bootstrap::{Bootstrap, Flags};
-use crate::{fail, log_to_stderr, notify, refuse, say_ready, stop_signals};
+use crate::{fail, logging, notify, refuse, sandbox, say_ready, stop_signals};
 
 /// Flags of the control process.
 #[derive(Args, Debug)]
@@ -28,9 +30,15 @@ pub(crate) struct ControlFlags {
     /// Status socket of the exporting process.
     #[arg(long, value_name = "PATH")]
     export_status_socket: Option<String>,
+    /// Where to listen over TLS for as long as the document has no listener, for the first way in.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    first_listener: Option<String>,
     /// A document to begin the history with, if there is none yet.
     #[arg(long, value_name = "FILE")]
     import: Option<PathBuf>,
+    /// Whether the process gives up capabilities, system calls and places to write: on or off.
+    #[arg(long, value_name = "on|off")]
+    sandbox: Option<String>,
     /// Log filter, for example info.
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -43,16 +51,20 @@ pub(crate) fn control(flags: &ControlFlags) -> ExitCode {
         export_status_socket: flags.export_status_socket.clone(),
         control_state: flags.state.clone(),
         control_socket: flags.socket.clone(),
+        first_listener: flags.first_listener.clone(),
         log: flags.log.clone(),
+        sandbox: flags.sandbox.clone(),
         ..Flags::default()
     };
     let bootstrap = match Bootstrap::read(&shared, std::env::vars()) {
         Ok(bootstrap) => bootstrap,
         Err(invalid) => return refuse("bootstrap", &invalid),
     };
-    if let Err(invalid) = log_to_stderr(&bootstrap.log_filter) {
+    let feed = Feed::default();
+    if let Err(invalid) = logging::begin(&bootstrap.log_filter, Some(Forward(feed.clone()))) {
         return refuse("bootstrap", &invalid);
     }
+    let confinement = sandbox::control(&bootstrap);
     let signals = match stop_signals() {
         Ok(signals) => signals,
         Err(error) => return fail(&error),
@@ -72,6 +84,11 @@ pub(crate) fn control(flags: &ControlFlags) -> ExitCode {
             dataplane: bootstrap.status_socket,
             export: bootstrap.export_status_socket,
         },
+        confinement,
+        log: feed,
+        first_listener: bootstrap.first_listener,
+        // Not by way of the log, which may leave the machine.
+        tell: Some(Box::new(|text| eprintln!("crem-gateway: {text}"))),
         import: flags.import.clone(),
         stop: stopped,
         on_ready: Box::new(say_ready),

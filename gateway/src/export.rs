@@ -10,7 +10,7 @@ use crem_ipfix_io::{ExportFailure, ExportOptions, run_export};
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
 
 use crate::bootstrap::{Bootstrap, Flags};
-use crate::{fail, log_to_stderr, refuse, say_ready, stop_signals};
+use crate::{fail, logging, refuse, sandbox, say_ready, stop_signals};
 
 /// Flags; they win over the environment and the file.
 #[derive(Args, Debug)]
@@ -27,6 +27,9 @@ pub(crate) struct ExportFlags {
     /// Unix socket that serves the status.
     #[arg(long, value_name = "PATH")]
     status_socket: Option<String>,
+    /// Whether the process gives up capabilities, system calls and places to write: on or off.
+    #[arg(long, value_name = "on|off")]
+    sandbox: Option<String>,
     /// Log filter, for example info or crem_ipfix_io=debug.
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -38,6 +41,7 @@ impl ExportFlags {
             config: self.config.clone(),
             document: self.document.clone(),
             log: self.log.clone(),
+            sandbox: self.sandbox.clone(),
             export_socket: self.socket.clone(),
             export_status_socket: self.status_socket.clone(),
             ..Flags::default()
@@ -62,9 +66,10 @@ pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
         Ok(bootstrap) => bootstrap,
         Err(invalid) => return refuse("bootstrap", &invalid),
     };
-    if let Err(invalid) = log_to_stderr(&bootstrap.log_filter) {
+    if let Err(invalid) = logging::begin(&bootstrap.log_filter, None) {
         return refuse("bootstrap", &invalid);
     }
+    let confinement = sandbox::export(&bootstrap);
     let name = bootstrap.document.display().to_string();
     let signals = hear_reloads().and_then(|reload| Ok((reload, stop_signals()?)));
     let (reload, stop) = match signals {
@@ -77,6 +82,7 @@ pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
         socket: bootstrap.export_socket,
         status_socket: bootstrap.export_status_socket,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        confinement,
         on_ready: Box::new(say_ready),
     };
     match run_export(options, stop.as_fd()) {

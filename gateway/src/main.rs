@@ -7,9 +7,11 @@ mod capture;
 mod collect;
 mod control;
 mod export;
+mod logging;
 mod notify;
+mod sandbox;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
@@ -64,14 +66,16 @@ fn dataplane(flags: &Flags) -> ExitCode {
         Ok(bootstrap) => bootstrap,
         Err(invalid) => return refuse("bootstrap", &invalid),
     };
-    if let Err(invalid) = log_to_stderr(&bootstrap.log_filter) {
+    if let Err(invalid) = logging::begin(&bootstrap.log_filter, None) {
         return refuse("bootstrap", &invalid);
     }
     let document = match crem_api::load(&bootstrap.document) {
         Ok(document) => document,
         Err(invalid) => return refuse(&bootstrap.document.display().to_string(), &invalid),
     };
+    sandbox::dataplane_begins(&bootstrap.sandbox);
     let name = bootstrap.document.display().to_string();
+    let confine = Box::new(sandbox::dataplane(&bootstrap, &document));
     let options = Options {
         document,
         status_socket: bootstrap.status_socket,
@@ -86,6 +90,7 @@ fn dataplane(flags: &Flags) -> ExitCode {
         ring_frames: bootstrap.ring_frames,
         idle: bootstrap.worker.idle,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        confine,
         on_ready: Box::new(say_ready),
     };
     match run(options) {
@@ -145,19 +150,4 @@ fn stop_signals() -> std::io::Result<UnixStream> {
         signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
     }
     Ok(stop)
-}
-
-fn log_to_stderr(filter: &str) -> Result<(), Invalid> {
-    let filter: tracing_subscriber::EnvFilter = filter.parse().map_err(|e| {
-        Invalid::whole(
-            format!("logging.filter {filter:?}: {e}"),
-            "a filter such as \"info\"",
-        )
-    })?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
-    Ok(())
 }

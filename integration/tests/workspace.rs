@@ -18,6 +18,7 @@ const TIERS: &[(&str, u32)] = &[
     ("dpdk-sys", 1),
     ("crem-dpdk", 2),
     ("crem-ipfix", 2),
+    ("crem-confine", 2),
     ("crem-control", 2),
     ("cremctl", 2),
     ("crem-dataplane", 3),

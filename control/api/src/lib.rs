@@ -6,9 +6,11 @@
 //! each with a JSON pointer, what was found there and what was expected.
 #![forbid(unsafe_code)]
 
+mod addressing;
 pub mod capture;
 mod check;
 pub mod client;
+mod confinement;
 mod control_frames;
 pub mod diff;
 mod document;
@@ -25,8 +27,11 @@ pub mod rest;
 mod segment;
 pub mod socket;
 pub mod state;
+mod syslog;
 mod vxlan;
 
+pub use addressing::{Addressing, ManagementInterface, ManagementRoute};
+pub use confinement::Confinement;
 pub use control_frames::{ControlFrames, ControlPolicy};
 pub use document::{Document, FORMAT_VERSION};
 pub use impact::{Change, Impact, changes, largest};
@@ -37,4 +42,5 @@ pub use operation::{Bypass, LinkPropagation, OnFailure, Propagation, Relay};
 pub use policy::{Hold, Limits, Policy, RestoredEcn};
 pub use read::{Code, Invalid, Issue};
 pub use segment::{Device, Empty, Inband, Mode, Peer, Segment, SegmentId, Side};
+pub use syslog::{SyslogLevel, SyslogServer, SyslogTransport};
 pub use vxlan::Vxlan;

@@ -6,15 +6,18 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use crate::addressing::{self, Addressing, ManagementInterface, ManagementRoute};
+use crate::net::Prefix;
 use crate::read::{Code, Issue, Issues, Node, Table};
 use crate::rest::Access;
 use crate::segment::Empty;
+use crate::syslog::{self, SyslogServer};
 
 /// Most listeners and most clients.
 const MAX_ENTRIES: usize = 64;
 
 /// Management over the network; without it there is only the local socket.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Management {
     /// Addresses with ports at which the API listens.
     pub listeners: BTreeMap<SocketAddr, Empty>,
@@ -23,6 +26,14 @@ pub struct Management {
     pub tls: Option<ManagementTls>,
     /// What the owner of a certificate may, by a DNS name in it.
     pub clients: BTreeMap<String, ApiClient>,
+    /// Who sets addresses, MTUs and routes.
+    pub addressing: Addressing,
+    /// Interfaces for management.
+    pub interfaces: BTreeMap<String, ManagementInterface>,
+    /// Routes by destination.
+    pub routes: BTreeMap<Prefix, ManagementRoute>,
+    /// Syslog servers.
+    pub syslog: BTreeMap<String, SyslogServer>,
 }
 
 /// Certificates of the API, as paths of PEM files.
@@ -58,11 +69,23 @@ impl Management {
             let name = |text: &str| (1..=253).contains(&text.len()).then(|| text.to_owned());
             bounded(n, n.map(expected, name, ApiClient::read)?)
         });
+        let words = [
+            ("system", Addressing::System),
+            ("gateway", Addressing::Gateway),
+        ];
+        let addressing = t.or("addressing", Addressing::System, |n| n.choice(&words));
+        let interfaces = t.or("interfaces", BTreeMap::new(), addressing::interfaces);
+        let routes = t.or("routes", BTreeMap::new(), addressing::routes);
+        let syslog = t.or("syslog", BTreeMap::new(), syslog::servers);
         t.finish();
         Some(Self {
             listeners: listeners?,
             tls: tls?,
             clients: clients?,
+            addressing: addressing?,
+            interfaces: interfaces?,
+            routes: routes?,
+            syslog: syslog?,
         })
     }
 
@@ -79,6 +102,8 @@ impl Management {
                 "a certificate, since there are listeners",
             );
         }
+        addressing::check(&self.routes, issues);
+        syslog::check(&self.syslog, issues);
         let authorities = self
             .tls
             .as_ref()

@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::Confinement;
+
 /// Counters of one group by name. The names are listed in `docs/configuration.md`.
 pub type Named = BTreeMap<String, u64>;
 
@@ -36,6 +38,9 @@ pub struct Status {
     /// Whether the exporting process is connected, if anything is observed for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export_connected: Option<bool>,
+    /// What the process gave up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<Confinement>,
 }
 
 /// One worker of several.
@@ -275,6 +280,9 @@ pub struct Export {
     pub source: Named,
     /// Collectors by name.
     pub collectors: BTreeMap<String, ExportCollector>,
+    /// What the process gave up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<Confinement>,
 }
 
 /// A collector, as the exporting process sees it.

@@ -161,7 +161,7 @@ impl Tokens {
 }
 
 /// Whether two texts are the same, in a time that does not tell where they differ.
-fn same(a: &str, b: &str) -> bool {
+pub(crate) fn same(a: &str, b: &str) -> bool {
     let differences = a.bytes().zip(b.bytes()).fold(0, |d, (a, b)| d | (a ^ b));
     a.len() == b.len() && differences == 0
 }

@@ -26,6 +26,33 @@ impl Default for Journal {
     }
 }
 
+/// Events after which somebody has to act at once, and those after which somebody has to soon.
+const ERRORS: &[&str] = &[
+    "dataplane_absent",
+    "commit_rolled_back",
+    "addressing_failed",
+    "listener_failed",
+];
+const WARNINGS: &[&str] = &[
+    "bypass",
+    "commit_failed",
+    "certificate_unusable",
+    "drift",
+    "enrolled",
+    "interface_removed",
+    "link_down",
+];
+
+fn log(kind: &str, text: &str, revision: Option<u64>) {
+    if ERRORS.contains(&kind) {
+        tracing::error!(target: "crem_control::event", revision, kind, "{text}");
+    } else if WARNINGS.contains(&kind) {
+        tracing::warn!(target: "crem_control::event", revision, kind, "{text}");
+    } else {
+        tracing::info!(target: "crem_control::event", revision, kind, "{text}");
+    }
+}
+
 /// What follows after a number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Since {
@@ -45,7 +72,7 @@ impl Journal {
             ring.pop_front();
         }
         let text = text.into();
-        tracing::info!(target: "crem_control::event", revision, "{kind}: {text}");
+        log(kind, &text, revision);
         ring.push_back(Event {
             id,
             at_ms,

@@ -185,9 +185,11 @@ pub fn describe(base: Option<u64>, planned: Result<Planned, Invalid>) -> Plan {
 
 /// Whether a change could lock its maker out: it touches how the API is reached.
 pub fn confirm_required(fields: &[Change]) -> bool {
-    fields
-        .iter()
-        .any(|f| f.pointer == "/management" || f.pointer.starts_with("/management/"))
+    fields.iter().any(|f| {
+        let inside = f.pointer == "/management" || f.pointer.starts_with("/management/");
+        // Where messages go locks nobody out.
+        inside && !f.pointer.starts_with("/management/syslog")
+    })
 }
 
 /// A document from before there was a history, as a first revision.

@@ -1,23 +1,28 @@
 //! The control process: everything joined, until it is told to stop. Nothing is decided here.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crem_api::{Impact, Invalid};
+use crem_api::{Confinement, Empty, Impact, Invalid, Management};
 use tokio::sync::oneshot;
 
 use crate::access::{Attempts, Tokens};
 use crate::audit;
+use crate::clock;
 use crate::engine::{self, Engine, Parts, WriteRequest};
+use crate::enrol::{self, Enrolment};
+use crate::host;
 use crate::http::{self, App};
 use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::plan::{self, Edit};
 use crate::plane::SocketPlane;
-use crate::serve::{self, Listeners};
+use crate::serve::{self, FirstWay, Listeners, Tell};
 use crate::store::{Durability, Store, StoreError};
+use crate::syslog::{self, Board, Feed};
 use crate::watcher::{Sockets, Watcher};
 
 /// What a control process is started with.
@@ -28,8 +33,16 @@ pub struct Options {
     pub socket: PathBuf,
     /// Sockets of the other processes.
     pub others: Sockets,
+    /// What this process gave up.
+    pub confinement: Confinement,
     /// A document to begin the history with, if there is none.
     pub import: Option<PathBuf>,
+    /// Where to listen for as long as the document has no listener.
+    pub first_listener: Option<SocketAddr>,
+    /// Tells whoever sees the console how to get in for the first time.
+    pub tell: Option<Tell>,
+    /// What is logged, for syslog servers.
+    pub log: Feed,
     /// Told when the process is to end.
     pub stop: oneshot::Receiver<()>,
     /// Called once, when the API answers.
@@ -91,16 +104,24 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .enable_io()
         .enable_time()
         .build()?;
+    let (follower, machine) = host::Follower::new(Arc::clone(&journal));
+    let tokens = Arc::new(Tokens::open(&options.state.join("tokens.json"))?);
+    let enrolment = Arc::new(Enrolment::default());
+    let board = Board::default();
     let app = App {
+        machine,
+        syslog: board.clone(),
         watcher: Watcher::start(
             options.others,
             engine.clone(),
             Arc::clone(&journal),
             Arc::clone(&audit),
         )?,
-        tokens: Arc::new(Tokens::open(&options.state.join("tokens.json"))?),
+        tokens: Arc::clone(&tokens),
+        enrolment: Arc::clone(&enrolment),
         attempts: Arc::new(Attempts::default()),
         metrics: Arc::new(Metrics::new(&options.state)),
+        confinement: Arc::new(options.confinement),
         engine: engine.clone(),
         journal: Arc::clone(&journal),
         audit,
@@ -110,13 +131,27 @@ pub fn run(options: Options) -> Result<(), Failure> {
         let router = http::router(app);
         let local = serve::local(&options.socket, router.clone())
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", options.socket.display())))?;
-        let listeners = Listeners::new(router, journal);
+        let first = FirstWay {
+            tell: options.tell,
+            ..first_way(
+                options.first_listener,
+                &options.state,
+                &engine,
+                &tokens,
+                enrolment,
+            )?
+        };
+        let listeners = Listeners::new(router, journal, first);
         let following = tokio::spawn(listeners.follow(engine.clone()));
+        let machine = tokio::spawn(follower.follow(engine.clone()));
+        let syslog = tokio::spawn(syslog::follow(engine.clone(), options.log, board));
         let alive = options.alive.map(|a| tokio::spawn(a.run(engine.clone())));
         (options.on_ready)();
         let _ = options.stop.await;
         local.abort();
         following.abort();
+        machine.abort();
+        syslog.abort();
         alive.inspect(tokio::task::JoinHandle::abort);
         let _ = std::fs::remove_file(&options.socket);
         Ok(())
@@ -126,6 +161,39 @@ pub fn run(options: Options) -> Result<(), Failure> {
         tracing::error!("the thread of commits panicked");
     }
     ran
+}
+
+/// How to get in for the first time: with a code, while there is neither a token nor a client with a certificate.
+fn first_way(
+    listener: Option<SocketAddr>,
+    state: &Path,
+    engine: &Engine,
+    tokens: &Tokens,
+    enrolment: Arc<Enrolment>,
+) -> io::Result<FirstWay> {
+    let fallback = match listener {
+        None => None,
+        Some(address) => Some(Management {
+            listeners: [(address, Empty {})].into(),
+            tls: Some(enrol::own_certificate(state)?),
+            ..Management::default()
+        }),
+    };
+    let view = engine.view();
+    let management = view.document.as_ref().and_then(|d| d.management.as_ref());
+    let nobody = tokens.list().is_empty() && management.is_none_or(|m| m.clients.is_empty());
+    let now_ms = clock::now().boot_ms;
+    let code = if nobody {
+        Some(enrolment.arm(now_ms)?)
+    } else {
+        None
+    };
+    Ok(FirstWay {
+        fallback,
+        code,
+        enrolment,
+        tell: None,
+    })
 }
 
 /// Two processes must not write the same history.

@@ -22,6 +22,7 @@ use tower::ServiceExt;
 
 use crate::clock;
 use crate::engine::Engine;
+use crate::enrol::{self, Enrolment};
 use crate::http::auth::{Connection, Peer};
 use crate::journal::Journal;
 use crate::tls;
@@ -110,16 +111,68 @@ pub struct Listeners {
     router: Router,
     tls: watch::Sender<Option<tls::Tls>>,
     journal: Arc<Journal>,
+    first: FirstWay,
+}
+
+/// Tells something to whoever sees the console.
+pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What a box without any other access over the network does.
+#[derive(Default)]
+pub struct FirstWay {
+    /// Where it listens for as long as the document has no listener, and with which certificate.
+    pub fallback: Option<Management>,
+    /// The code for the first token.
+    pub code: Option<String>,
+    /// Whether the code still opens something.
+    pub enrolment: Arc<Enrolment>,
+    /// Tells it on the console. It is in no log that leaves the machine.
+    pub tell: Option<Tell>,
+}
+
+impl std::fmt::Debug for FirstWay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FirstWay")
+            .field("fallback", &self.fallback)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FirstWay {
+    /// Listeners and certificate of the document, or what stands in for them.
+    fn complete(&self, wanted: Option<Arc<Management>>) -> Option<Arc<Management>> {
+        match wanted {
+            Some(wanted) if !wanted.listeners.is_empty() => Some(wanted),
+            _ => self.fallback.clone().map(Arc::new),
+        }
+    }
+
+    /// Tells code and fingerprint, for listeners that opened.
+    fn announce(&self, wanted: &Management) {
+        let (Some(code), Some(tell), Some(tls)) = (&self.code, &self.tell, &wanted.tls) else {
+            return;
+        };
+        if !self.enrolment.is_armed(clock::now().boot_ms) {
+            return;
+        }
+        let fingerprint = enrol::fingerprint(&tls.certificate).unwrap_or_else(|e| e.to_string());
+        let addresses: Vec<String> = wanted.listeners.keys().map(ToString::to_string).collect();
+        tell(&format!(
+            "enrolment code {code}, good for one token and for 30 minutes; {}; certificate SHA-256 {fingerprint}",
+            addresses.join(", ")
+        ));
+    }
 }
 
 impl Listeners {
     /// No listener yet.
-    pub fn new(router: Router, journal: Arc<Journal>) -> Self {
+    pub fn new(router: Router, journal: Arc<Journal>, first: FirstWay) -> Self {
         Self {
             open: BTreeMap::new(),
             router,
             tls: watch::Sender::new(None),
             journal,
+            first,
         }
     }
 
@@ -128,7 +181,7 @@ impl Listeners {
         let mut changes = engine.follow();
         let mut applied = None;
         loop {
-            let wanted = management(&engine);
+            let wanted = self.first.complete(management(&engine));
             if applied.as_ref() != Some(&wanted) {
                 if applied.is_some() {
                     // The answer that told of it has to get out first.
@@ -141,7 +194,7 @@ impl Listeners {
             match tokio::time::timeout(Duration::from_secs(60), changes.changed()).await {
                 Ok(Err(_)) => return,
                 Ok(Ok(())) => {}
-                Err(_) => self.reload(management(&engine).as_deref()),
+                Err(_) => self.reload(self.first.complete(management(&engine)).as_deref()),
             }
         }
     }
@@ -165,6 +218,7 @@ impl Listeners {
         self.reload(wanted);
         let addresses = wanted.map(|m| m.listeners.keys().copied().collect::<Vec<_>>());
         let addresses = addresses.unwrap_or_default();
+        let mut opened = false;
         let mut closed = Vec::new();
         self.open.retain(|address, task| {
             let keep = addresses.contains(address);
@@ -186,9 +240,13 @@ impl Listeners {
                     self.say("listener_open", format!("{address} is open."));
                     let task = network(listener, self.router.clone(), self.tls.subscribe());
                     self.open.insert(address, tokio::spawn(task));
+                    opened = true;
                 }
                 Err(e) => self.say("listener_failed", format!("{address}: {e}")),
             }
+        }
+        if let Some(wanted) = wanted.filter(|_| opened) {
+            self.first.announce(wanted);
         }
     }
 }

@@ -36,6 +36,15 @@ pub(crate) struct Reach {
     /// Authorities that its certificate is checked with, PEM.
     #[arg(long, global = true, value_name = "FILE", env = "CREMCTL_CA")]
     pub(crate) ca: Option<PathBuf>,
+    /// SHA-256 of its certificate, as the box shows it on its console, in the place of authorities.
+    #[arg(
+        long,
+        global = true,
+        value_name = "SHA256",
+        env = "CREMCTL_FINGERPRINT",
+        conflicts_with = "ca"
+    )]
+    pub(crate) fingerprint: Option<String>,
     /// Our certificate, PEM.
     #[arg(
         long,
@@ -70,6 +79,17 @@ pub(crate) enum Command {
     /// Access for programs and people elsewhere.
     #[command(subcommand)]
     Token(Token),
+    /// Exchanges the code on the console of a new box for its first token, and tells it.
+    Enrol {
+        /// The code.
+        code: String,
+        /// Whose the token is.
+        #[arg(long)]
+        name: String,
+        /// How long it is good, such as 24h.
+        #[arg(long, default_value = "24h")]
+        life: String,
+    },
     /// Who changed what.
     Audit {
         /// Only records after this number.
@@ -203,6 +223,16 @@ pub(crate) enum Show {
     Drops,
     /// Collectors and what they got.
     Ipfix,
+    /// What each process gave up.
+    Confinement,
+    /// Interfaces of the machine.
+    Interfaces,
+    /// Routes of the machine.
+    Routes,
+    /// What the machine has other than the document.
+    Drift,
+    /// Syslog servers and what they got.
+    Syslog,
     /// Events as they happen.
     Events {
         /// Only those after this number; those to come if left out.

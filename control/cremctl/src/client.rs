@@ -21,6 +21,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::Failure;
 use crate::args::Reach;
+use crate::pinned::Pinned;
 
 /// Longest wait for an answer, or for a connection.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -154,17 +155,27 @@ where
 }
 
 fn tls(reach: &Reach) -> Result<ClientConfig, Failure> {
-    let ca = reach.ca.as_ref();
-    let ca = ca.ok_or_else(|| local("--host needs --ca, the authorities of its certificate"))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(ca).map_err(local)? {
-        roots.add(certificate.map_err(local)?).map_err(local)?;
-    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(local)?
-        .with_root_certificates(roots);
+        .map_err(local)?;
+    let builder = if let Some(text) = &reach.fingerprint {
+        let pinned = Pinned::new(text, provider);
+        let pinned =
+            pinned.ok_or_else(|| local("--fingerprint: expected 64 hexadecimal digits"))?;
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(pinned))
+    } else {
+        let missing =
+            || local("--host needs --ca, the authorities of its certificate, or --fingerprint");
+        let ca = reach.ca.as_ref().ok_or_else(missing)?;
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(ca).map_err(local)? {
+            roots.add(certificate.map_err(local)?).map_err(local)?;
+        }
+        builder.with_root_certificates(roots)
+    };
     match (&reach.certificate, &reach.key) {
         (Some(certificate), Some(key)) => {
             let chain = CertificateDer::pem_file_iter(certificate)

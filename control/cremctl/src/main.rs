@@ -6,6 +6,7 @@
 mod args;
 mod client;
 mod commands;
+mod pinned;
 mod table;
 
 use std::io::Write;

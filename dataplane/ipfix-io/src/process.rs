@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get};
 use crem_api::state::{Export, Status};
-use crem_api::{Invalid, Issue};
+use crem_api::{Confinement, Invalid, Issue};
 use crem_meter::Utc;
 
 use crate::exporter::{Exporter, ExporterEvent};
@@ -44,6 +44,8 @@ pub struct ExportOptions {
     pub status_socket: PathBuf,
     /// Version that the status shows.
     pub version: String,
+    /// What the process gave up, for its status.
+    pub confinement: Confinement,
     /// Called once, when both sockets answer.
     pub on_ready: Box<dyn FnOnce()>,
 }
@@ -79,6 +81,7 @@ struct Process {
     /// Documents that are or were in force, and those that were refused.
     documents: [u64; 2],
     version: String,
+    confinement: Confinement,
     start: Instant,
 }
 
@@ -116,6 +119,7 @@ pub fn run_export(options: ExportOptions, stop: BorrowedFd<'_>) -> Result<(), Ex
         looked: now(),
         documents: [0; 2],
         version: options.version,
+        confinement: options.confinement,
         start: Instant::now(),
     };
     process.adopt(now(), wanted);
@@ -227,15 +231,19 @@ impl Process {
     fn answer(&mut self, time: Utc) {
         let uptime_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (service, members, version) = (&mut self.service, &self.members, &self.version);
-        let documents = self.documents;
+        let (documents, confinement) = (self.documents, &self.confinement);
         self.status.drive(time, uptime_ms, &mut |get| match get {
             Get::Status => Body::Status(Status {
                 version: version.clone(),
                 pid: std::process::id(),
                 uptime_ms,
+                confinement: Some(confinement.clone()),
                 ..Status::default()
             }),
-            Get::Export => Body::Export(state(service, members, documents)),
+            Get::Export => Body::Export(Export {
+                confinement: Some(confinement.clone()),
+                ..state(service, members, documents)
+            }),
             Get::Counters | Get::Flows | Get::Document | Get::Capture => {
                 Body::Error(ErrorReply::new(
                     ErrorCode::Unknown,
@@ -301,5 +309,6 @@ fn state(
     Export {
         source: source.map(|(name, n)| (name.to_owned(), n)).into(),
         collectors: known.collect(),
+        confinement: None,
     }
 }

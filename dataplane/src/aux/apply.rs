@@ -333,6 +333,7 @@ impl Applier {
                 instance: about.instance.clone(),
                 revision: self.revision,
                 segments: segments.collect(),
+                confinement: about.confinement.clone(),
             });
         });
     }
@@ -430,6 +431,7 @@ mod tests {
                 instance: String::new(),
                 revision: None,
                 segments: vec![AboutSegment::default(); 2],
+                confinement: crem_api::Confinement::default(),
             };
             let orders = vec![orders];
             let ends = OrderEnds { orders, done: back };

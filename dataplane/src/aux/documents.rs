@@ -9,7 +9,7 @@ use crem_api::state::{
     BypassStatus, Counters, Distribution, FailureStatus, Flows, InbandStatus, Named, PeerStatus,
     PortStatus, SegmentCounters, SegmentStatus, Status, WorkerCounters, WorkerStatus,
 };
-use crem_api::{LinkPropagation, Mode};
+use crem_api::{Confinement, LinkPropagation, Mode};
 use crem_core::time::Instant;
 use crem_wire::frame::Mac;
 
@@ -32,6 +32,8 @@ pub struct About {
     pub revision: Option<u64>,
     /// Segments in the order of the document.
     pub segments: Vec<AboutSegment>,
+    /// What the process gave up.
+    pub confinement: Confinement,
 }
 
 /// The same of one segment.
@@ -96,6 +98,7 @@ fn status(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> St
         segments: segments.collect(),
         workers: snapshot.workers.iter().map(worker).collect(),
         export_connected: export.map(|state| state.connected.load(Ordering::Relaxed)),
+        confinement: Some(about.confinement.clone()),
     }
 }
 

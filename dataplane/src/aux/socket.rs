@@ -296,6 +296,7 @@ mod tests {
             instance: String::new(),
             revision: None,
             segments: Vec::new(),
+            confinement: crem_api::Confinement::default(),
         };
         let started = Started {
             pool_frames: 8191,

@@ -1,6 +1,7 @@
 //! Documents of the REST API: what clients send and get besides the config document and the state
 //! documents. Paths, methods and roles are in `crem-control`.
 
+mod host;
 mod pages;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,10 @@ use crate::diff::Difference;
 use crate::impact::{Change, Impact};
 use crate::read::{Code, Issue};
 
+pub use host::{
+    AddressState, ConfinementList, Drift, DriftKind, DriftList, Enrol, InterfaceList,
+    InterfaceState, RouteList, RouteState, SyslogState,
+};
 pub use pages::{
     AuditPage, AuditRecord, Drop, DropList, FlowPage, NewToken, PeerList, PeerState, TokenInfo,
     TokenMade, VersionInfo,

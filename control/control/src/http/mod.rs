@@ -6,9 +6,11 @@ pub mod auth;
 mod body;
 mod commits;
 mod config;
+mod enrol;
 mod events;
 mod failure;
 mod history;
+mod host;
 mod params;
 pub mod state;
 mod system;
@@ -21,6 +23,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use crem_api::Confinement;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -29,9 +32,11 @@ use utoipa_axum::routes;
 use crate::access::{Attempts, Tokens};
 use crate::audit;
 use crate::engine::Engine;
+use crate::enrol::Enrolment;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::problem::Kind;
+use crate::syslog::Board;
 use crate::watcher::Watcher;
 
 use failure::Failure;
@@ -54,8 +59,16 @@ pub struct App {
     pub audit: Arc<audit::Log>,
     /// Tokens.
     pub tokens: Arc<Tokens>,
+    /// The first way in.
+    pub enrolment: Arc<Enrolment>,
     /// Failed attempts.
     pub attempts: Arc<Attempts>,
+    /// How syslog servers stand.
+    pub syslog: Board,
+    /// The machine as it was seen last.
+    pub machine: crate::host::Seen,
+    /// What this process gave up.
+    pub confinement: Arc<Confinement>,
     /// Metrics of this process and of the data plane.
     pub metrics: Arc<Metrics>,
 }
@@ -131,10 +144,16 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(state::drops))
         .routes(routes!(state::ipfix))
         .routes(routes!(state::flows))
+        .routes(routes!(host::confinement))
+        .routes(routes!(host::interfaces))
+        .routes(routes!(host::routes))
+        .routes(routes!(host::drift))
+        .routes(routes!(host::syslog))
         .routes(routes!(events::follow))
         .routes(routes!(system::audit))
         .routes(routes!(system::list_tokens, system::create_token))
         .routes(routes!(system::delete_token))
+        .routes(routes!(enrol::enrol))
 }
 
 /// The OpenAPI document, version 3.1, as it is committed in `docs/openapi.json`.

@@ -104,7 +104,16 @@ pub(crate) async fn audit(
     Ok(json(StatusCode::OK, &AuditPage { records }))
 }
 
-fn described(token: &Token) -> TokenInfo {
+/// Whether a token may have this name.
+pub(crate) fn legal_name(name: &str) -> Result<(), String> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    if (1..=64).contains(&name.len()) && name.chars().all(legal) {
+        return Ok(());
+    }
+    Err("name: expected 1 to 64 letters, digits and -_.@".to_owned())
+}
+
+pub(crate) fn described(token: &Token) -> TokenInfo {
     TokenInfo {
         name: token.name.clone(),
         access: token.access,
@@ -136,11 +145,7 @@ pub(crate) async fn create_token(
     if !(1000..=MAX_LIFE_S * 1000).contains(&life_ms) {
         return Err(bad(format!("life: expected 1s to {MAX_LIFE_S}s.")));
     }
-    let legal = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
-    if new.name.is_empty() || new.name.len() > 64 || !new.name.chars().all(legal) {
-        let detail = "name: expected 1 to 64 letters, digits and -_.@";
-        return Err(bad(detail.to_owned()));
-    }
+    legal_name(&new.name).map_err(bad)?;
     let tokens = Arc::clone(&app.tokens);
     let (now_ms, access) = (clock::now().wall_ms, new.access);
     let made = tokio::task::spawn_blocking(move || {
@@ -156,6 +161,8 @@ pub(crate) async fn create_token(
         token,
         info: described(&known),
     };
+    // Somebody has access: the code on the console has served.
+    app.enrolment.disarm();
     Ok(json(StatusCode::CREATED, &made))
 }
 

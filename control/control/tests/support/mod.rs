@@ -11,9 +11,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -156,31 +158,68 @@ pub struct Control {
 impl Control {
     /// With a data plane beside it, unless `alone`.
     pub fn start(alone: bool) -> (Self, Option<Dataplane>) {
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let state = std::env::temp_dir().join(format!("crem-api-{}-{n}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&state);
-        std::fs::create_dir_all(&state).unwrap();
+        let state = Self::place();
         let dataplane = (!alone).then(|| Dataplane::start(&state.join("dataplane.sock")));
         (Self::at(&state), dataplane)
     }
 
     /// Over the state that another one left.
     pub fn at(state: &Path) -> Self {
+        Self::with(state, |_| {})
+    }
+
+    /// Whose log is what the test gives it, without a data plane.
+    pub fn logging(feed: crem_control::syslog::Feed) -> Self {
+        let state = Self::place();
+        Self::with(&state, move |options| options.log = feed)
+    }
+
+    /// With an address to listen at before there is a document, and what it tells on the console.
+    pub fn new_box(address: SocketAddr) -> (Self, Receiver<String>) {
+        Self::new_box_at(&Self::place(), address)
+    }
+
+    /// The same over the state that another one left.
+    pub fn new_box_at(state: &Path, address: SocketAddr) -> (Self, Receiver<String>) {
+        let (tell, told) = std::sync::mpsc::channel();
+        let control = Self::with(state, move |options| {
+            options.first_listener = Some(address);
+            options.tell = Some(Box::new(move |text| {
+                let _ = tell.send(text.to_owned());
+            }));
+        });
+        (control, told)
+    }
+
+    fn place() -> PathBuf {
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let state = std::env::temp_dir().join(format!("crem-api-{}-{n}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&state);
+        std::fs::create_dir_all(&state).unwrap();
+        state
+    }
+
+    fn with(state: &Path, change: impl FnOnce(&mut Options)) -> Self {
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = std::sync::mpsc::channel();
         let socket = state.join("control.sock");
-        let options = Options {
+        let mut options = Options {
             state: state.to_path_buf(),
             socket: socket.clone(),
             others: Sockets {
                 dataplane: state.join("dataplane.sock"),
                 export: state.join("export.sock"),
             },
+            confinement: crem_api::Confinement::default(),
             import: None,
+            first_listener: None,
+            tell: None,
+            log: crem_control::syslog::Feed::default(),
             stop: stopped,
             on_ready: Box::new(move || ready.send(()).unwrap()),
             alive: None,
         };
+        change(&mut options);
         let thread = std::thread::spawn(move || run(options));
         is_ready.recv_timeout(Duration::from_secs(10)).unwrap();
         Self {

@@ -1,6 +1,7 @@
 //! Each command as requests, and its answer as text.
 
 mod config;
+mod machine;
 mod show;
 
 use std::fmt::Write;
@@ -20,6 +21,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<String, Failure> {
         Command::Config(config) => config::run(arguments, config).await,
         Command::Show(show) => show::run(arguments, show).await,
         Command::Token(token) => self::token(arguments, token).await,
+        Command::Enrol { code, name, life } => enrol(arguments, code, name, life).await,
         Command::Audit { after } => {
             let path = format!("/v1/audit?after={after}");
             let members = [
@@ -85,6 +87,27 @@ fn query(parts: &[(&str, Option<String>)]) -> String {
     } else {
         format!("?{}", given.join("&"))
     }
+}
+
+async fn enrol(
+    arguments: &Arguments,
+    code: &str,
+    name: &str,
+    life: &str,
+) -> Result<String, Failure> {
+    let body = json!({"code": code, "name": name, "life": life});
+    let request = Ask {
+        method: "POST",
+        path: "/v1/enrol".to_owned(),
+        headers: Vec::new(),
+        body: Some(("application/json", body.to_string())),
+    };
+    let made = ask(&arguments.reach, request).await?.value;
+    Ok(if arguments.json {
+        pretty(&made)
+    } else {
+        format!("{}\n", table::cell(&made["token"]))
+    })
 }
 
 async fn token(arguments: &Arguments, token: &Token) -> Result<String, Failure> {

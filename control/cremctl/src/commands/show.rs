@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::config::waiting;
+use super::machine;
 use super::{get, items, listed, pretty, query, quoted};
 use crate::args::{Arguments, Flows, Show};
 use crate::client::{Ask, open};
@@ -34,6 +35,25 @@ pub(super) async fn run(arguments: &Arguments, show: &Show) -> Result<String, Fa
             listed(arguments, "/v1/state/drops", text).await
         }
         Show::Ipfix => listed(arguments, "/v1/state/ipfix", collectors).await,
+        Show::Confinement => listed(arguments, "/v1/state/confinement", machine::confinement).await,
+        Show::Interfaces => listed(arguments, "/v1/state/interfaces", machine::interfaces).await,
+        Show::Routes => {
+            let members = [
+                "destination",
+                "gateway",
+                "interface",
+                "metric",
+                "configured",
+            ];
+            let text = |v: &Value| table::objects(&members, items(&v["routes"]));
+            listed(arguments, "/v1/state/routes", text).await
+        }
+        Show::Drift => {
+            let members = ["pointer", "kind", "configured", "operational"];
+            let text = |v: &Value| table::objects(&members, items(&v["drift"]));
+            listed(arguments, "/v1/state/drift", text).await
+        }
+        Show::Syslog => listed(arguments, "/v1/state/syslog", machine::syslog).await,
         Show::Events { after, count } => events(arguments, *after, *count).await,
         Show::Commit => listed(arguments, "/v1/commit", waiting).await,
         Show::Operation { id } => operation(arguments, id).await,

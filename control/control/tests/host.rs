@@ -1,0 +1,261 @@
+//! The machine's own interfaces, in a network namespace with a real kernel: what the API says of them, what is
+//! other than the document, and what is set where the document says so.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
+use serde_json::{Value, json};
+use support::{Control, document};
+
+fn in_a_namespace(work: impl FnOnce() + Send + 'static) {
+    let run = std::thread::spawn(move || {
+        if let Err(e) = unshare(CloneFlags::CLONE_NEWNET) {
+            println!("skipped: no network namespace: {e}");
+            return;
+        }
+        for command in [
+            "link set lo up",
+            "link add mgmt0 type veth peer name far0",
+            "link set far0 up",
+        ] {
+            ip(command);
+        }
+        work();
+    });
+    if let Err(panic) = run.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip")
+        .args(arguments.split(' '))
+        .status()
+        .unwrap();
+    assert!(done.success(), "ip {arguments}");
+}
+
+fn until(what: &str, control: &Control, path: &str, so: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + Duration::from_secs(15);
+    loop {
+        let answer = control.get(path).json();
+        if so(&answer) {
+            return answer;
+        }
+        assert!(Instant::now() < end, "{what}: {answer}");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+fn put(control: &Control, document: &Value, query: &str) {
+    let headers = [("If-Match", "*"), ("Content-Type", "application/json")];
+    let path = format!("/v1/config{query}");
+    let answer = control.ask("PUT", &path, &headers, document.to_string().as_bytes());
+    assert!(answer.status == 200 || answer.status == 202, "{answer:?}");
+}
+
+fn with(addressing: &str, address: &str) -> Value {
+    let mut document = document(32);
+    document["management"] = json!({
+        "addressing": addressing,
+        "interfaces": {"mgmt0": {"addresses": {address: {}}, "mtu": 1400}},
+        "routes": {"203.0.113.0/24": {"gateway": "192.0.2.254"}},
+    });
+    document
+}
+
+fn kinds(list: &Value) -> Vec<&str> {
+    let drift = list["drift"].as_array().unwrap();
+    drift.iter().map(|d| d["kind"].as_str().unwrap()).collect()
+}
+
+fn events(control: &Control) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::os::unix::net::UnixStream::connect(&control.socket).unwrap();
+    stream
+        .write_all(b"GET /v1/events HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 0\r\n\r\n")
+        .unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let (mut all, mut part) = (Vec::new(), [0; 4096]);
+    while let Ok(octets) = stream.read(&mut part) {
+        if octets == 0 {
+            break;
+        }
+        all.extend_from_slice(&part[..octets]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[test]
+fn interfaces_routes_and_link_events_are_those_of_the_kernel() {
+    in_a_namespace(|| {
+        let (control, _dataplane) = Control::start(true);
+        until("the interface", &control, "/v1/state/interfaces", |l| {
+            l["interfaces"]["mgmt0"]["carrier"] == false
+        });
+        ip("link set mgmt0 mtu 1450 up");
+        ip("address add 192.0.2.1/24 dev mgmt0");
+        ip("route add 198.51.100.0/24 via 192.0.2.9 metric 7");
+        let list = until("the address", &control, "/v1/state/interfaces", |l| {
+            l["interfaces"]["mgmt0"]["addresses"]["192.0.2.1/24"].is_object()
+        });
+        let interface = &list["interfaces"]["mgmt0"];
+        assert_eq!(
+            (
+                &interface["mtu"],
+                &interface["enabled"],
+                &interface["carrier"]
+            ),
+            (&json!(1450), &json!(true), &json!(true))
+        );
+        assert_eq!(interface["addresses"]["192.0.2.1/24"]["permanent"], true);
+        assert_eq!(interface["mac"].as_str().unwrap().len(), 17);
+        let routes = until("the route", &control, "/v1/state/routes", |l| {
+            l["routes"].as_array().unwrap().len() >= 2
+        });
+        let route = routes["routes"].as_array().unwrap().iter();
+        let route = route
+            .clone()
+            .find(|r| r["destination"] == "198.51.100.0/24")
+            .unwrap();
+        assert_eq!(
+            (&route["gateway"], &route["interface"], &route["metric"]),
+            (&json!("192.0.2.9"), &json!("mgmt0"), &json!(7))
+        );
+        // The far end goes down, and the carrier with it.
+        ip("link set far0 down");
+        until("no carrier", &control, "/v1/state/interfaces", |l| {
+            l["interfaces"]["mgmt0"]["carrier"] == false
+        });
+        ip("link delete mgmt0");
+        until("no interface", &control, "/v1/state/interfaces", |l| {
+            l["interfaces"]["mgmt0"].is_null()
+        });
+        let events = events(&control);
+        for text in [
+            "mgmt0: the link is up.",
+            "mgmt0: the link is down.",
+            "The interface mgmt0 is gone.",
+        ] {
+            assert!(events.contains(text), "{text} in {events}");
+        }
+    });
+}
+
+#[test]
+fn what_the_system_sets_otherwise_is_told_and_left_alone() {
+    in_a_namespace(|| {
+        let (control, _dataplane) = Control::start(false);
+        ip("link set mgmt0 up");
+        ip("address add 192.0.2.7/24 dev mgmt0");
+        put(&control, &with("system", "192.0.2.1/24"), "");
+        let list = until("drift", &control, "/v1/state/drift", |l| {
+            kinds(l).len() == 4
+        });
+        assert_eq!(
+            kinds(&list),
+            ["mtu", "address_missing", "address_extra", "route_missing"]
+        );
+        assert_eq!(
+            list["drift"][0]["pointer"],
+            "/management/interfaces/mgmt0/mtu"
+        );
+        assert_eq!(list["drift"][0]["configured"], "1400");
+        // Somebody sets it, and the difference is gone.
+        ip("link set mgmt0 mtu 1400");
+        ip("address add 192.0.2.1/24 dev mgmt0");
+        ip("address delete 192.0.2.7/24 dev mgmt0");
+        ip("address replace 192.0.2.1/24 dev mgmt0");
+        ip("route replace 203.0.113.0/24 via 192.0.2.254");
+        until("no drift", &control, "/v1/state/drift", |l| {
+            kinds(l).is_empty()
+        });
+        let events = events(&control);
+        assert!(
+            events.contains("the document has 1400, the kernel 1500"),
+            "{events}"
+        );
+        assert!(events.contains("as in the document again"), "{events}");
+    });
+}
+
+#[test]
+fn the_gateway_sets_addresses_where_the_document_says_so_and_takes_them_back() {
+    in_a_namespace(|| {
+        let (control, _dataplane) = Control::start(false);
+        ip("address add 198.51.100.1/24 dev mgmt0");
+        put(&control, &with("gateway", "192.0.2.1/24"), "");
+        until("the address", &control, "/v1/state/interfaces", |l| {
+            let mgmt0 = &l["interfaces"]["mgmt0"];
+            mgmt0["addresses"]["192.0.2.1/24"].is_object()
+                && mgmt0["addresses"]["198.51.100.1/24"].is_null()
+        });
+        until("no drift", &control, "/v1/state/drift", |l| {
+            kinds(l).is_empty()
+        });
+        let state = control.get("/v1/state/interfaces").json();
+        let interface = &state["interfaces"]["mgmt0"];
+        assert_eq!(
+            (&interface["mtu"], &interface["enabled"]),
+            (&json!(1400), &json!(true))
+        );
+        let addresses = interface["addresses"].as_object().unwrap();
+        assert!(addresses.contains_key("192.0.2.1/24"), "{addresses:?}");
+        assert!(!addresses.contains_key("198.51.100.1/24"), "{addresses:?}");
+        let routes = control.get("/v1/state/routes").json().to_string();
+        assert!(routes.contains("203.0.113.0/24"), "{routes}");
+        // Another address, which nobody confirms: the first one comes back.
+        let headers = [("If-Match", "*"), ("Content-Type", "application/json")];
+        let next = with("gateway", "192.0.2.2/24").to_string();
+        let answer = control.ask("PUT", "/v1/config?confirm=2s", &headers, next.as_bytes());
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let has = |address: &'static str| {
+            move |l: &Value| l["interfaces"]["mgmt0"]["addresses"][address].is_object()
+        };
+        until(
+            "the new address",
+            &control,
+            "/v1/state/interfaces",
+            has("192.0.2.2/24"),
+        );
+        until(
+            "the old address",
+            &control,
+            "/v1/state/interfaces",
+            has("192.0.2.1/24"),
+        );
+        // A document that leaves it to the system: the route that only we know of goes, the address stays.
+        let mut none = document(32);
+        none["management"] = json!({});
+        let answer = control.ask(
+            "PUT",
+            "/v1/config?confirm=60s",
+            &headers,
+            none.to_string().as_bytes(),
+        );
+        assert_eq!(answer.status, 202, "{answer:?}");
+        until("no route of ours", &control, "/v1/state/routes", |l| {
+            !l.to_string().contains("203.0.113.0/24")
+        });
+        assert!(has("192.0.2.1/24")(
+            &control.get("/v1/state/interfaces").json()
+        ));
+        // An interface that goes and comes again gets what it should have.
+        let cancelled = control.post("/v1/commit:cancel", &json!({"revision": 3}));
+        assert_eq!(cancelled.status, 200, "{cancelled:?}");
+        ip("link delete mgmt0");
+        ip("link add mgmt0 type veth peer name far1");
+        until(
+            "the address again",
+            &control,
+            "/v1/state/interfaces",
+            has("192.0.2.1/24"),
+        );
+    });
+}

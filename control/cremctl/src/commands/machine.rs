@@ -1,0 +1,79 @@
+//! Tables of the machine that a gateway runs on.
+
+use serde_json::Value;
+
+use super::items;
+use crate::table;
+
+/// One line an interface.
+pub(super) fn interfaces(all: &Value) -> String {
+    let row = |(name, i): (&String, &Value)| {
+        let addresses = i["addresses"].as_object().into_iter().flatten();
+        let addresses: Vec<&str> = addresses.map(|(address, _)| address.as_str()).collect();
+        vec![
+            name.clone(),
+            table::cell(&i["operational"]),
+            table::cell(&i["carrier"]),
+            table::cell(&i["mtu"]),
+            table::cell(&i["mac"]),
+            addresses.join(" "),
+        ]
+    };
+    let rows: Vec<Vec<String>> = all["interfaces"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(row)
+        .collect();
+    let header = ["interface", "state", "carrier", "mtu", "mac", "addresses"];
+    table::rows(&header, &rows)
+}
+
+/// One line a process.
+pub(super) fn confinement(all: &Value) -> String {
+    let row = |(process, c): (&String, &Value)| {
+        let words = |name: &str| {
+            let words: Vec<String> = items(&c[name]).map(table::cell).collect();
+            words.join(" ")
+        };
+        vec![
+            process.clone(),
+            table::cell(&c["enabled"]),
+            table::cell(&c["system_calls_filtered"]),
+            table::cell(&c["landlock_abi"]),
+            words("capabilities"),
+            words("problems"),
+        ]
+    };
+    let rows: Vec<Vec<String>> = all.as_object().into_iter().flatten().map(row).collect();
+    let header = [
+        "process",
+        "confined",
+        "calls filtered",
+        "Landlock",
+        "capabilities",
+        "problems",
+    ];
+    table::rows(&header, &rows)
+}
+
+/// One line a server.
+pub(super) fn syslog(all: &Value) -> String {
+    let members = ["connected", "sent", "dropped", "connections", "error"];
+    let row = |(name, s): (&String, &Value)| {
+        let rest = members.iter().map(|m| table::cell(&s[*m]));
+        std::iter::once(name.clone()).chain(rest).collect()
+    };
+    let rows: Vec<Vec<String>> = all.as_object().into_iter().flatten().map(row).collect();
+    table::rows(
+        &[
+            "server",
+            "connected",
+            "sent",
+            "dropped",
+            "connections",
+            "error",
+        ],
+        &rows,
+    )
+}

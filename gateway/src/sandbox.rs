@@ -47,6 +47,8 @@ const TO_FORWARD: &[Capability] = &[
 ];
 /// To take BPF programs from interfaces again.
 const FOR_XDP: &[Capability] = &[CAP_SYS_ADMIN, CAP_BPF];
+/// Drivers of real devices may ask for memory later, and without an IOMMU for where it is.
+const FOR_PCI: &[Capability] = &[CAP_SYS_ADMIN, CAP_SYS_RAWIO];
 /// Addresses and routes of management interfaces, LLDP, ports below 1024, certificates of other users.
 const TO_CONTROL: &[Capability] = &[
     CAP_NET_ADMIN,
@@ -79,7 +81,14 @@ pub(crate) fn dataplane(
     writable.push(bootstrap.control_state.clone());
     writable.extend(mounts_of("hugetlbfs"));
     let devices = document.segments.values().flat_map(|s| [&s.lan, &s.wan]);
-    let xdp = devices.into_iter().any(|d| matches!(d, Device::Xdp(_)));
+    let mut capabilities = TO_FORWARD.to_vec();
+    for device in devices {
+        match device {
+            Device::Xdp(_) => capabilities.extend(FOR_XDP),
+            Device::Pci(_) => capabilities.extend(FOR_PCI),
+            Device::Interface(_) | Device::Vdev(_) => {}
+        }
+    }
     let relays = document
         .segments
         .values()
@@ -88,10 +97,6 @@ pub(crate) fn dataplane(
             crem_api::Relay::None => None,
         });
     writable.extend(relays);
-    let mut capabilities = TO_FORWARD.to_vec();
-    if xdp {
-        capabilities.extend(FOR_XDP);
-    }
     let keep = Keep {
         capabilities,
         calls: Calls::Devices,

@@ -16,6 +16,8 @@ pub mod enrol;
 pub mod host;
 pub mod http;
 pub mod journal;
+pub mod link;
+pub mod lldp;
 pub mod metrics;
 pub mod plan;
 pub mod plane;

@@ -17,6 +17,7 @@ use crate::enrol::{self, Enrolment};
 use crate::host;
 use crate::http::{self, App};
 use crate::journal::Journal;
+use crate::lldp;
 use crate::metrics::Metrics;
 use crate::plan::{self, Edit};
 use crate::plane::SocketPlane;
@@ -108,9 +109,13 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let tokens = Arc::new(Tokens::open(&options.state.join("tokens.json"))?);
     let enrolment = Arc::new(Enrolment::default());
     let board = Board::default();
+    let neighbours = lldp::Shared::default();
+    let (interfaces, heard) = (machine.clone(), Arc::clone(&journal));
     let app = App {
         machine,
         syslog: board.clone(),
+        neighbours: Arc::clone(&neighbours),
+        links: Arc::default(),
         watcher: Watcher::start(
             options.others,
             engine.clone(),
@@ -143,6 +148,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         };
         let listeners = Listeners::new(router, journal, first);
         let following = tokio::spawn(listeners.follow(engine.clone()));
+        lldp::start(neighbours, interfaces, heard)?;
         let machine = tokio::spawn(follower.follow(engine.clone()));
         let syslog = tokio::spawn(syslog::follow(engine.clone(), options.log, board));
         let alive = options.alive.map(|a| tokio::spawn(a.run(engine.clone())));

@@ -259,3 +259,121 @@ fn the_gateway_sets_addresses_where_the_document_says_so_and_takes_them_back() {
         );
     });
 }
+
+/// An LLDP frame of a switch, as it would stand on the wire.
+fn lldp(ttl: u8) -> Vec<u8> {
+    let mut frame = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 9, 0x88, 0xcc];
+    let parts: [(u8, &[u8]); 5] = [
+        (1, b"\x04\x02\0\0\0\0\x09"),
+        (2, b"\x05Ethernet1/7"),
+        (3, &[0, ttl]),
+        (5, b"leaf-1"),
+        (0, b""),
+    ];
+    for (kind, value) in parts {
+        frame.extend([kind << 1, u8::try_from(value.len()).unwrap()]);
+        frame.extend(value);
+    }
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+fn send(interface: &str, frame: &[u8]) {
+    use nix::ifaddrs::getifaddrs;
+    use nix::sys::socket::*;
+    use std::os::fd::AsRawFd;
+    let mut all = getifaddrs()
+        .unwrap()
+        .filter(|i| i.interface_name == interface);
+    let address = all
+        .find_map(|i| i.address?.as_link_addr().copied())
+        .unwrap();
+    let socket = socket(
+        AddressFamily::Packet,
+        SockType::Raw,
+        SockFlag::empty(),
+        None,
+    )
+    .unwrap();
+    sendto(socket.as_raw_fd(), frame, &address, MsgFlags::empty()).unwrap();
+}
+
+#[test]
+fn neighbours_are_heard_on_real_interfaces_and_forgotten_in_time() {
+    in_a_namespace(|| {
+        let (control, _dataplane) = Control::start(true);
+        ip("link set mgmt0 up");
+        until("the link", &control, "/v1/state/interfaces", |l| {
+            l["interfaces"]["mgmt0"]["carrier"] == true
+        });
+        let list = until("a neighbour", &control, "/v1/state/lldp", |l| {
+            send("far0", &lldp(3));
+            l["neighbours"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|n| n["interface"] == "mgmt0")
+        });
+        let all = list["neighbours"].as_array().unwrap();
+        let neighbour = all.iter().find(|n| n["interface"] == "mgmt0").unwrap();
+        assert_eq!(neighbour["system_name"], "leaf-1");
+        assert_eq!(neighbour["port"], "Ethernet1/7");
+        // What we see ourselves send is not a neighbour.
+        assert!(all.iter().all(|n| n["interface"] != "far0"), "{list}");
+        let mut broken = lldp(3);
+        broken[15] = 0xff;
+        send("far0", &broken);
+        until("malformed", &control, "/v1/state/lldp", |l| {
+            l["counters"]["malformed"] == 1
+        });
+        until("forgotten", &control, "/v1/state/lldp", |l| {
+            l["neighbours"].as_array().unwrap().is_empty()
+        });
+        let events = events(&control);
+        assert!(
+            events.contains("mgmt0: leaf-1, port Ethernet1/7, is a neighbour."),
+            "{events}"
+        );
+        assert!(events.contains("is no neighbour any more."), "{events}");
+    });
+}
+
+#[test]
+fn drivers_tell_of_ports_what_they_know() {
+    in_a_namespace(|| {
+        let (control, _dataplane) = Control::start(false);
+        ip("link add lan0 type veth peer name lan1");
+        ip("link set lan0 up");
+        ip("link set lan1 up");
+        let mut document = with("system", "192.0.2.1/24");
+        document["segments"]["a"]["lan"] = json!({"interface": "lan0"});
+        document["segments"]["a"]["wan"] = json!({"vdev": "net_null0"});
+        put(&control, &document, "");
+        let list = control.get("/v1/state/ports").json();
+        let port = |role: &str| {
+            let ports = list["ports"].as_array().unwrap();
+            ports.iter().find(|p| p["role"] == role).unwrap().clone()
+        };
+        let lan = port("lan");
+        assert_eq!(
+            (&lan["segment"], &lan["interface"]),
+            (&json!("a"), &json!("lan0"))
+        );
+        assert_eq!(lan["link"]["up"], true);
+        // What a veth says of itself.
+        assert_eq!(lan["link"]["speed_mbit"], 10_000);
+        assert_eq!(lan["link"]["duplex"], "full");
+        assert_eq!(lan["link"]["autonegotiation"], false);
+        let not_known = lan["link"]["not_known"].to_string();
+        assert!(
+            not_known.contains("module: the driver does not tell"),
+            "{not_known}"
+        );
+        let wan = port("wan");
+        assert_eq!(
+            wan["link"]["not_known"][0],
+            "the device has no kernel interface"
+        );
+        assert_eq!(port("management")["device"], "mgmt0");
+    });
+}

@@ -231,6 +231,10 @@ pub(crate) enum Show {
     Routes,
     /// What the machine has other than the document.
     Drift,
+    /// Ports and management interfaces: link, speed, FEC, modules.
+    Ports,
+    /// Neighbours that were heard by LLDP.
+    Lldp,
     /// Syslog servers and what they got.
     Syslog,
     /// Events as they happen.

@@ -3,6 +3,7 @@
 
 mod host;
 mod pages;
+mod ports;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,6 +19,10 @@ pub use host::{
 pub use pages::{
     AuditPage, AuditRecord, Drop, DropList, FlowPage, NewToken, PeerList, PeerState, TokenInfo,
     TokenMade, VersionInfo,
+};
+pub use ports::{
+    FecState, LldpCounters, LldpList, LldpNeighbour, Module, ModuleLane, PortEntry, PortLink,
+    PortList,
 };
 
 /// Media type of [`Problem`].

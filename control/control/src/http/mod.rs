@@ -12,10 +12,11 @@ mod failure;
 mod history;
 mod host;
 mod params;
+mod ports;
 pub mod state;
 mod system;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -34,6 +35,8 @@ use crate::audit;
 use crate::engine::Engine;
 use crate::enrol::Enrolment;
 use crate::journal::Journal;
+use crate::link::Links;
+use crate::lldp;
 use crate::metrics::Metrics;
 use crate::problem::Kind;
 use crate::syslog::Board;
@@ -63,6 +66,10 @@ pub struct App {
     pub enrolment: Arc<Enrolment>,
     /// Failed attempts.
     pub attempts: Arc<Attempts>,
+    /// Neighbours that were heard.
+    pub neighbours: lldp::Shared,
+    /// What drivers say of links.
+    pub links: Arc<Mutex<Links>>,
     /// How syslog servers stand.
     pub syslog: Board,
     /// The machine as it was seen last.
@@ -149,6 +156,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(host::routes))
         .routes(routes!(host::drift))
         .routes(routes!(host::syslog))
+        .routes(routes!(ports::ports))
+        .routes(routes!(ports::neighbours))
         .routes(routes!(events::follow))
         .routes(routes!(system::audit))
         .routes(routes!(system::list_tokens, system::create_token))

@@ -77,3 +77,42 @@ pub(super) fn syslog(all: &Value) -> String {
         &rows,
     )
 }
+
+/// One line a port.
+pub(super) fn ports(all: &Value) -> String {
+    let row = |p: &Value| {
+        let (link, module) = (&p["link"], &p["link"]["module"]);
+        let up = match link["up"].as_bool().or(p["dataplane_link_up"].as_bool()) {
+            Some(true) => "up",
+            Some(false) => "down",
+            None => "-",
+        };
+        let light = items(&module["lanes"]).map(|lane| table::cell(&lane["receive_dbm"]));
+        vec![
+            table::cell(&p["segment"]),
+            table::cell(&p["role"]),
+            table::cell(&p["device"]),
+            up.to_owned(),
+            table::cell(&link["speed_mbit"]),
+            table::cell(&link["autonegotiation"]),
+            table::cell(&link["fec"]["active"]),
+            table::cell(&module["vendor"]),
+            table::cell(&module["part"]),
+            light.collect::<Vec<_>>().join(" "),
+        ]
+    };
+    let rows: Vec<Vec<String>> = items(&all["ports"]).map(row).collect();
+    let header = [
+        "segment",
+        "role",
+        "device",
+        "link",
+        "Mbit/s",
+        "autoneg",
+        "FEC",
+        "vendor",
+        "part",
+        "received dBm",
+    ];
+    table::rows(&header, &rows)
+}

@@ -53,6 +53,12 @@ pub(super) async fn run(arguments: &Arguments, show: &Show) -> Result<String, Fa
             let text = |v: &Value| table::objects(&members, items(&v["drift"]));
             listed(arguments, "/v1/state/drift", text).await
         }
+        Show::Ports => listed(arguments, "/v1/state/ports", machine::ports).await,
+        Show::Lldp => {
+            let members = ["interface", "system_name", "chassis", "port", "ttl_ms"];
+            let text = |v: &Value| table::objects(&members, items(&v["neighbours"]));
+            listed(arguments, "/v1/state/lldp", text).await
+        }
         Show::Syslog => listed(arguments, "/v1/state/syslog", machine::syslog).await,
         Show::Events { after, count } => events(arguments, *after, *count).await,
         Show::Commit => listed(arguments, "/v1/commit", waiting).await,

@@ -397,7 +397,7 @@ mod tests {
         let own_route = Step::RemoveRoute(machine.routes.routes[0].clone());
         assert_eq!(
             steps(Some(&wanted("system")), &machine),
-            [own_route.clone()]
+            std::slice::from_ref(&own_route)
         );
         let name = || "m0".to_owned();
         assert_eq!(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::read::{Code, Issue, Issues, Node, Table};
 use crate::rest::Access;
@@ -15,8 +16,10 @@ const MAX_ENTRIES: usize = 64;
 
 /// Management over the network; without it there is only the local socket.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Management {
     /// Addresses with ports at which the API listens.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Empty>))]
     pub listeners: BTreeMap<SocketAddr, Empty>,
     /// Certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,6 +30,7 @@ pub struct Management {
 
 /// Certificates of the API, as paths of PEM files.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ManagementTls {
     /// Our certificate, with those between it and its authority.
     pub certificate: String,
@@ -39,6 +43,7 @@ pub struct ManagementTls {
 
 /// A client with a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApiClient {
     /// What it may.
     pub access: Access,
@@ -55,6 +60,7 @@ impl Management {
         let tls = t.optional("tls", |n| n.table().and_then(ManagementTls::read));
         let clients = t.or("clients", BTreeMap::new(), |n| {
             let expected = "a DNS name of 1 to 253 characters";
+            n.describe(|| json!({"propertyNames": {"minLength": 1, "maxLength": 253}}));
             let name = |text: &str| (1..=253).contains(&text.len()).then(|| text.to_owned());
             bounded(n, n.map(expected, name, ApiClient::read)?)
         });
@@ -91,6 +97,7 @@ impl Management {
 }
 
 fn bounded<K, V>(node: &Node<'_>, map: BTreeMap<K, V>) -> Option<BTreeMap<K, V>> {
+    node.describe(|| json!({"maxProperties": MAX_ENTRIES}));
     if map.len() > MAX_ENTRIES {
         return node.too_many(map.len(), MAX_ENTRIES);
     }

@@ -8,19 +8,23 @@
 
 pub mod access;
 pub mod audit;
+pub mod captures;
 pub mod clock;
 pub mod commit;
 pub mod digest;
+pub mod echo;
 pub mod engine;
 pub mod http;
 pub mod journal;
 pub mod metrics;
+pub mod peers;
 pub mod plan;
 pub mod plane;
 pub mod problem;
 pub mod run;
 pub mod serve;
 pub mod store;
+pub mod support;
 pub mod tls;
 pub mod view;
 pub mod watcher;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crem_api::{Impact, Invalid};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::access::{Attempts, Tokens};
 use crate::audit;
+use crate::captures::Captures;
 use crate::engine::{self, Engine, Parts, WriteRequest};
 use crate::http::{self, App};
 use crate::journal::Journal;
@@ -18,6 +19,7 @@ use crate::plan::{self, Edit};
 use crate::plane::SocketPlane;
 use crate::serve::{self, Listeners};
 use crate::store::{Durability, Store, StoreError};
+use crate::support::Bundles;
 use crate::watcher::{Sockets, Watcher};
 
 /// What a control process is started with.
@@ -91,7 +93,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .enable_io()
         .enable_time()
         .build()?;
+    let plane = SocketPlane::new(&options.others.dataplane);
     let app = App {
+        captures: Arc::new(Captures::open(&options.state.join("captures"), plane)?),
+        support: Arc::new(Bundles::open(&options.state.join("support"))?),
+        downloads: Arc::new(Semaphore::new(http::DOWNLOADS)),
+        tests: Arc::new(Semaphore::new(http::TESTS)),
         watcher: Watcher::start(
             options.others,
             engine.clone(),

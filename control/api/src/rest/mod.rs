@@ -1,7 +1,10 @@
 //! Documents of the REST API: what clients send and get besides the config document and the state
 //! documents. Paths, methods and roles are in `crem-control`.
 
+mod captures;
 mod pages;
+mod peers;
+mod support;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,10 +13,13 @@ use crate::diff::Difference;
 use crate::impact::{Change, Impact};
 use crate::read::{Code, Issue};
 
+pub use captures::{Capture, CaptureList, CapturePhase, NewCapture};
 pub use pages::{
     AuditPage, AuditRecord, Drop, DropList, FlowPage, NewToken, PeerList, PeerState, TokenInfo,
     TokenMade, VersionInfo,
 };
+pub use peers::{Compatibility, Direction, EchoReport, FlowsReport, Mismatch, PeerTest, Setting};
+pub use support::{Bundle, BundleList, BundlePhase};
 
 /// Media type of [`Problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";

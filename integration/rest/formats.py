@@ -14,3 +14,4 @@ schemathesis.openapi.format("cidr", st.one_of(
     st.builds(lambda address, length: network(ipaddress.IPv6Address(address), length),
               st.integers(0, 2 ** 128 - 1), st.integers(0, 128)),
 ))
+schemathesis.openapi.format("ip", st.one_of(st.ip_addresses(v=4).map(str), st.ip_addresses(v=6).map(str)))

@@ -15,6 +15,7 @@ const MAX_ENTRIES: usize = 64;
 
 /// Who sets addresses, MTUs and routes of management interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Addressing {
     /// The operating system; what differs from the document is reported.
@@ -26,8 +27,10 @@ pub enum Addressing {
 
 /// An interface for management.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ManagementInterface {
     /// Its addresses, each with the length of its prefix.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Empty>))]
     pub addresses: BTreeMap<Prefix, Empty>,
     /// Its MTU, octets; any without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,9 +39,11 @@ pub struct ManagementInterface {
 
 /// A route, by its destination.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ManagementRoute {
     /// Next router; without it the destination is on the link.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub gateway: Option<IpAddr>,
     /// Interface; without it that which reaches the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]

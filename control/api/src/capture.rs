@@ -30,6 +30,7 @@ pub enum CaptureAsk {
 
 /// Frames of which kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CaptureKind {
     /// Every frame.

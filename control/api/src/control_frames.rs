@@ -7,6 +7,7 @@ use crate::read::Table;
 
 /// What happens to the frames of one protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ControlPolicy {
     /// They stop here.
@@ -17,6 +18,7 @@ pub enum ControlPolicy {
 
 /// A policy for each protocol (AMB-QOS-PFC). Pause and PFC have none: they never pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ControlFrames {
     /// LLDP, with which switches would negotiate PFC across the path (DCBX).
     pub lldp: ControlPolicy,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::ipfix::Ipfix;
 use crate::management::Management;
@@ -15,12 +16,14 @@ pub const FORMAT_VERSION: u32 = 1;
 /// The config document of a gateway: everything an operator decides but the bootstrap of each process.
 /// Every value is set; those that the text left out have their defaults.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Document {
     /// Format of the document, [`FORMAT_VERSION`].
     pub version: u32,
     /// Workers of the data plane, each on a CPU of its own, 1 to 64. Flows are spread over them.
     pub workers: u16,
     /// The segments by their ids, at least one.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Segment>))]
     pub segments: BTreeMap<SegmentId, Segment>,
     /// IPFIX export; nothing is observed without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,6 +54,7 @@ impl Document {
 
 fn read_segments(node: &Node<'_>) -> Option<BTreeMap<SegmentId, Segment>> {
     let id = |text: &str| text.parse::<SegmentId>().ok();
+    node.describe(|| json!({"minProperties": 1, "propertyNames": {"pattern": SegmentId::PATTERN}}));
     let segments = node.map(SegmentId::EXPECTED, id, |n| {
         n.table().and_then(Segment::read)
     })?;

@@ -24,6 +24,8 @@ mod policy;
 pub mod protocol;
 pub mod read;
 pub mod rest;
+#[cfg(feature = "openapi")]
+pub mod schema;
 mod segment;
 pub mod socket;
 pub mod state;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::addressing::{self, Addressing, ManagementInterface, ManagementRoute};
 use crate::net::Prefix;
@@ -18,8 +19,10 @@ const MAX_ENTRIES: usize = 64;
 
 /// Management over the network; without it there is only the local socket.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Management {
     /// Addresses with ports at which the API listens.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Empty>))]
     pub listeners: BTreeMap<SocketAddr, Empty>,
     /// Certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,6 +34,7 @@ pub struct Management {
     /// Interfaces for management.
     pub interfaces: BTreeMap<String, ManagementInterface>,
     /// Routes by destination.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, ManagementRoute>))]
     pub routes: BTreeMap<Prefix, ManagementRoute>,
     /// Syslog servers.
     pub syslog: BTreeMap<String, SyslogServer>,
@@ -38,6 +42,7 @@ pub struct Management {
 
 /// Certificates of the API, as paths of PEM files.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ManagementTls {
     /// Our certificate, with those between it and its authority.
     pub certificate: String,
@@ -50,6 +55,7 @@ pub struct ManagementTls {
 
 /// A client with a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApiClient {
     /// What it may.
     pub access: Access,
@@ -66,6 +72,7 @@ impl Management {
         let tls = t.optional("tls", |n| n.table().and_then(ManagementTls::read));
         let clients = t.or("clients", BTreeMap::new(), |n| {
             let expected = "a DNS name of 1 to 253 characters";
+            n.describe(|| json!({"propertyNames": {"minLength": 1, "maxLength": 253}}));
             let name = |text: &str| (1..=253).contains(&text.len()).then(|| text.to_owned());
             bounded(n, n.map(expected, name, ApiClient::read)?)
         });
@@ -116,6 +123,7 @@ impl Management {
 }
 
 fn bounded<K, V>(node: &Node<'_>, map: BTreeMap<K, V>) -> Option<BTreeMap<K, V>> {
+    node.describe(|| json!({"maxProperties": MAX_ENTRIES}));
     if map.len() > MAX_ENTRIES {
         return node.too_many(map.len(), MAX_ENTRIES);
     }

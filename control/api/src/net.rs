@@ -27,6 +27,9 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// What every text form of one looks like; not everything that looks like it is one.
+    pub(crate) const PATTERN: &'static str = "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$";
+
     /// `None` if `length` exceeds the bits of the address.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         (length <= bits(address)).then_some(Self { address, length })

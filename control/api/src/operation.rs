@@ -4,11 +4,13 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::read::{Node, Table};
 
 /// What is to become of the wire when the data plane does not run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
     /// The ports are joined. Only a bypass relay can do that.
@@ -39,8 +41,24 @@ pub enum Relay {
     Test(PathBuf),
 }
 
+/// Written out: there is none for paths.
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Relay {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        let test = "File that keeps what a relay would be told, for tests.";
+        let test = utoipa::openapi::Object::builder().description(Some(test));
+        utoipa::openapi::Object::builder()
+            .property("test", test)
+            .into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Relay {}
+
 /// Mode `bypass`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Bypass {
     /// The relay that the ports have.
     pub relay: Relay,
@@ -79,6 +97,7 @@ impl Bypass {
         });
         let reason = t.optional("reason", |n| {
             let expected = "1 to 256 characters";
+            n.describe(|| json!({"maxLength": MAX_REASON}));
             let text = n.text(expected)?;
             if text.chars().count() <= MAX_REASON {
                 Some(text.to_owned())
@@ -103,6 +122,7 @@ fn read_relay(node: &Node<'_>) -> Option<Relay> {
     let mut t = node.table()?;
     let path = t.required("test", |n| {
         let expected = "the absolute path of a file";
+        n.describe(|| json!({"pattern": "^/"}));
         let path = PathBuf::from(n.text(expected)?);
         if path.is_absolute() {
             Some(path)
@@ -116,6 +136,7 @@ fn read_relay(node: &Node<'_>) -> Option<Relay> {
 
 /// What a port does when the link of the other one goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Propagation {
     /// Nothing; links that go are counted.
@@ -127,6 +148,7 @@ pub enum Propagation {
 
 /// How a link that goes is told to the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LinkPropagation {
     /// What the other port does.
     pub mode: Propagation,

@@ -2,6 +2,7 @@
 //! values must fulfil together is in `check.rs`.
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::read::{Node, Table};
 
@@ -27,6 +28,7 @@ impl Serialize for Hold {
 
 /// ECN field of restored packets (AMB-RESTECN).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RestoredEcn {
     /// Not-ECT.
@@ -37,6 +39,7 @@ pub enum RestoredEcn {
 
 /// How much redundancy, and how it is used.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Policy {
     /// Preferred number of packets of a block, k.
     pub k: u8,
@@ -69,6 +72,7 @@ pub struct Policy {
     /// Loss rate assumed before the first report.
     pub initial_loss: f64,
     /// Longest hold.
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
     pub hold_ns: Hold,
     /// Retransmission timeout of the endpoints' adapters, which a fixed hold must stay below.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,6 +133,7 @@ impl Default for Policy {
 
 /// Bounds of a segment's tables. At a bound the oldest entry is given up and counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Limits {
     /// Flows each of the sender and the receiver function keeps.
     pub flows: u32,
@@ -236,6 +241,7 @@ fn read_hold(node: &Node<'_>) -> Option<Hold> {
     if node.is_word("auto") {
         return Some(Hold::Auto);
     }
+    node.describe(|| json!({"maximum": SECOND_NS}));
     node.unsigned()
         .filter(|ns| *ns <= SECOND_NS)
         .map(Hold::Fixed)

@@ -1,160 +1,34 @@
 //! Reading untyped values into typed ones while collecting every problem: the walker that the config
-//! document and the bootstrap share. It knows no key of either.
+//! document and the bootstrap share. It knows no key of either. The same walk can be made without a value, to
+//! note what it would take (`read/shape.rs`).
+
+mod issue;
+mod shape;
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+pub use issue::{Code, Invalid, Issue, Issues};
 
 /// Longest rendering of a found value in an issue, in characters.
 const FOUND_MAX: usize = 80;
 
-/// The kind of a problem, for programs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Code {
-    /// The text is no document at all.
-    Syntax,
-    /// Another type of value.
-    WrongType,
-    /// The right type, but not in the form or of the kind that is accepted there.
-    InvalidValue,
-    /// A number outside its range; the range is the limit.
-    OutOfRange,
-    /// A key that has to be there is not.
-    Missing,
-    /// No key of this name is known there.
-    UnknownKey,
-    /// A key that is no id, network or name as its table asks for.
-    InvalidKey,
-    /// More entries than the limit.
-    TooMany,
-    /// Too small for what another value asks for; the least is the limit.
-    TooSmall,
-    /// Too large beside another value; the most is the limit.
-    TooLarge,
-    /// Legal alone, but not beside another value or on this machine.
-    #[default]
-    Conflict,
-}
-
-/// One problem of a document.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Issue {
-    /// JSON pointer (RFC 6901) of the value, or of the place where one is missing.
-    pub pointer: String,
-    /// Kind of the problem.
-    #[serde(default)]
-    pub code: Code,
-    /// The limit that was not kept, if the problem is one of size: a number, or the two ends of a range.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Value>,
-    /// The value seen there, as compact JSON, or `nothing`.
-    pub found: String,
-    /// What is accepted there.
-    pub expected: String,
-}
-
-impl Issue {
-    /// A problem of the kind [`Code::Conflict`], without a limit.
-    pub fn new(
-        pointer: impl Into<String>,
-        found: impl Into<String>,
-        expected: impl Into<String>,
-    ) -> Self {
-        Self {
-            pointer: pointer.into(),
-            code: Code::Conflict,
-            limit: None,
-            found: found.into(),
-            expected: expected.into(),
-        }
-    }
-
-    /// The same problem as one of another kind.
-    #[must_use]
-    pub fn of(mut self, code: Code) -> Self {
-        self.code = code;
-        self
-    }
-
-    /// The same problem with a limit.
-    #[must_use]
-    pub fn limited(mut self, code: Code, limit: impl Into<Value>) -> Self {
-        self.code = code;
-        self.limit = Some(limit.into());
-        self
-    }
-}
-
-impl fmt::Display for Issue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = if self.pointer.is_empty() {
-            "/"
-        } else {
-            &self.pointer
-        };
-        write!(f, "{at}: found {}, expected {}", self.found, self.expected)
-    }
-}
-
-/// A document that cannot be accepted, with all its problems.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Invalid {
-    /// At least one problem, in document order as far as it is known.
-    pub issues: Vec<Issue>,
-}
-
-impl Invalid {
-    /// One problem that has no place inside the document: it could not be read at all.
-    pub fn whole(found: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self {
-            issues: vec![Issue::new("", found, expected).of(Code::Syntax)],
-        }
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, issue) in self.issues.iter().enumerate() {
-            let end = if n + 1 < self.issues.len() { "\n" } else { "" };
-            write!(f, "{issue}{end}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Invalid {}
-
-/// The problems met so far.
-#[derive(Default, Debug)]
-pub struct Issues(RefCell<Vec<Issue>>);
-
-impl Issues {
-    /// Notes one problem.
-    pub fn push(&self, issue: Issue) {
-        self.0.borrow_mut().push(issue);
-    }
-
-    /// `value` if nothing was noted, else everything that was.
-    ///
-    /// # Errors
-    /// All the problems noted. A reader that gave no value noted why; should it not have, the result is
-    /// still an error.
-    pub fn conclude<T>(self, value: Option<T>) -> Result<T, Invalid> {
-        let issues = self.0.into_inner();
-        match value {
-            Some(value) if issues.is_empty() => Ok(value),
-            _ if issues.is_empty() => Err(Invalid::whole("a value", "a readable document")),
-            _ => Err(Invalid { issues }),
-        }
-    }
+/// The JSON schema of what a reader takes. It may take less: what values have to fulfil together does not show.
+#[cfg(feature = "openapi")]
+pub(crate) fn schema<T>(read: impl FnOnce(&Node<'_>) -> Option<T>) -> Value {
+    let issues = Issues::describing();
+    let _ = read(&Node {
+        value: None,
+        pointer: Cow::Borrowed(""),
+        issues: &issues,
+    });
+    issues.shape.unwrap_or_default().schema("")
 }
 
 /// One value of the document, or the place where it is missing.
@@ -188,6 +62,18 @@ impl<'a> Node<'a> {
     /// JSON pointer of this place.
     pub fn pointer(&self) -> &str {
         &self.pointer
+    }
+
+    /// Says to a schema what cannot be seen from the questions of a reader, in keywords of JSON schema. While a
+    /// document is read it does nothing.
+    pub(crate) fn describe(&self, keywords: impl FnOnce() -> Value) {
+        if let Some(shape) = &self.issues.shape {
+            shape.note(&self.pointer, keywords());
+        }
+    }
+
+    fn describes(&self) -> bool {
+        self.issues.shape.is_some()
     }
 
     /// Notes that this place holds something else than `expected`; gives `None` for the caller to pass on.
@@ -224,21 +110,26 @@ impl<'a> Node<'a> {
         found: impl Into<String>,
         expected: impl Into<String>,
     ) -> Option<T> {
-        let issue = Issue::new(self.pointer.as_ref(), found, expected).of(code);
-        self.issues.push(Issue { limit, ..issue });
+        if !self.describes() {
+            let issue = Issue::new(self.pointer.as_ref(), found, expected).of(code);
+            self.issues.push(Issue { limit, ..issue });
+        }
         None
     }
 
     /// A table with a fixed set of keys.
     pub fn table(&self) -> Option<Table<'a>> {
-        match self.value {
-            Some(Value::Object(map)) => Some(Table {
-                node: self.clone(),
-                map,
-                known: Vec::new(),
-            }),
-            _ => self.wrong_type("a table"),
-        }
+        self.describe(|| json!({"type": "object"}));
+        let map = match self.value {
+            Some(Value::Object(map)) => Some(map),
+            _ if self.describes() => None,
+            _ => return self.wrong_type("a table"),
+        };
+        Some(Table {
+            node: self.clone(),
+            map,
+            known: Vec::new(),
+        })
     }
 
     /// A table whose keys are ids or addresses; every entry is read, also after a bad one.
@@ -248,6 +139,12 @@ impl<'a> Node<'a> {
         key_of: impl Fn(&str) -> Option<K>,
         read: impl Fn(&Node<'a>) -> Option<V>,
     ) -> Option<BTreeMap<K, V>> {
+        if self.describes() {
+            let keys = json!({"description": format!("Each key is {key_expected}.")});
+            self.describe(|| json!({"type": "object", "propertyNames": keys}));
+            let _ = read(&self.child(shape::ANY, None));
+            return Some(BTreeMap::new());
+        }
         let Some(Value::Object(map)) = self.value else {
             return self.wrong_type("a table");
         };
@@ -279,6 +176,7 @@ impl<'a> Node<'a> {
     where
         T: TryFrom<u64> + PartialOrd + fmt::Display,
     {
+        self.describe(|| ranged("integer", range.start(), range.end()));
         self.value
             .and_then(Value::as_u64)
             .and_then(|n| T::try_from(n).ok())
@@ -296,19 +194,19 @@ impl<'a> Node<'a> {
         if !self.value.is_some_and(Value::is_number) {
             return self.wrong_type(&expected);
         }
-        // Both are numbers, and so is what they are written as.
-        let number = |text: String| serde_json::from_str(&text).unwrap_or(Value::Null);
-        let limit = Value::Array(vec![number(from.to_string()), number(to.to_string())]);
+        let limit = Value::Array(vec![number_of(from), number_of(to)]);
         self.refuse(Code::OutOfRange, Some(limit), expected)
     }
 
     /// The value if it is an integer without sign; nothing is noted if it is not.
     pub fn unsigned(&self) -> Option<u64> {
+        self.describe(|| json!({"type": "integer", "minimum": 0}));
         self.value.and_then(Value::as_u64)
     }
 
     /// A number within a range; integers count as numbers.
     pub fn number(&self, range: RangeInclusive<f64>) -> Option<f64> {
+        self.describe(|| ranged("number", range.start(), range.end()));
         self.value
             .and_then(Value::as_f64)
             .filter(|n| range.contains(n))
@@ -317,6 +215,7 @@ impl<'a> Node<'a> {
 
     /// `true` or `false`.
     pub fn flag(&self) -> Option<bool> {
+        self.describe(|| json!({"type": "boolean"}));
         self.value
             .and_then(Value::as_bool)
             .or_else(|| self.wrong_type("true or false"))
@@ -334,6 +233,7 @@ impl<'a> Node<'a> {
 
     /// A string that is not empty.
     pub fn text(&self, expected: &str) -> Option<&'a str> {
+        self.describe(|| json!({"type": "string", "minLength": 1, "x-expected": expected}));
         self.value
             .and_then(Value::as_str)
             .filter(|s| !s.is_empty())
@@ -342,6 +242,7 @@ impl<'a> Node<'a> {
 
     /// A string in the syntax of `T`.
     pub fn parsed<T: FromStr>(&self, expected: &str) -> Option<T> {
+        self.describe(|| json!({"type": "string", "x-expected": expected}));
         self.value
             .and_then(Value::as_str)
             .and_then(|s| s.parse().ok())
@@ -350,6 +251,8 @@ impl<'a> Node<'a> {
 
     /// One of a few words.
     pub fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let named = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>();
+        self.describe(|| json!({"enum": named()}));
         let found = self.value.and_then(Value::as_str);
         words
             .iter()
@@ -363,6 +266,7 @@ impl<'a> Node<'a> {
 
     /// Whether the value is this very string.
     pub fn is_word(&self, word: &str) -> bool {
+        self.describe(|| shape::word(word));
         self.value.and_then(Value::as_str) == Some(word)
     }
 }
@@ -371,7 +275,8 @@ impl<'a> Node<'a> {
 #[derive(Debug)]
 pub struct Table<'a> {
     node: Node<'a>,
-    map: &'a Map<String, Value>,
+    /// None where nothing is read.
+    map: Option<&'a Map<String, Value>>,
     known: Vec<&'static str>,
 }
 
@@ -384,7 +289,7 @@ impl<'a> Table<'a> {
     /// The place of one key, present or not.
     pub fn at(&mut self, key: &'static str) -> Node<'a> {
         self.known.push(key);
-        self.node.child(key, self.map.get(key))
+        self.node.child(key, self.map.and_then(|map| map.get(key)))
     }
 
     /// A key that must be there.
@@ -393,6 +298,7 @@ impl<'a> Table<'a> {
         key: &'static str,
         read: impl FnOnce(&Node<'a>) -> Option<T>,
     ) -> Option<T> {
+        self.node.describe(|| json!({"required": [key]}));
         read(&self.at(key))
     }
 
@@ -404,6 +310,9 @@ impl<'a> Table<'a> {
     ) -> Option<Option<T>> {
         let node = self.at(key);
         if node.value.is_none() {
+            if node.describes() {
+                let _ = read(&node);
+            }
             Some(None)
         } else {
             read(&node).map(Some)
@@ -411,20 +320,48 @@ impl<'a> Table<'a> {
     }
 
     /// A key with a default.
-    pub fn or<T>(
+    pub fn or<T: Serialize>(
         &mut self,
         key: &'static str,
         default: T,
         read: impl FnOnce(&Node<'a>) -> Option<T>,
     ) -> Option<T> {
+        if self.node.describes() {
+            let place = self.node.child(key, None);
+            place.describe(|| default_of(&default));
+        }
         self.optional(key, read)
             .map(|value| value.unwrap_or(default))
+    }
+
+    /// Says to a schema which keys belong to which word of the key `key`: those that `read` asks for. While a
+    /// document is read it does nothing.
+    pub(crate) fn describe_choice(
+        &mut self,
+        key: &'static str,
+        word: &str,
+        read: impl FnOnce(&mut Self),
+    ) {
+        let pointer = self.node.pointer.to_string();
+        let Some(shape) = &self.node.issues.shape else {
+            return;
+        };
+        let (known, required) = (self.known.len(), shape.required(&pointer));
+        read(self);
+        let required = shape.take_required(&pointer, required);
+        let own = self.known.iter().skip(known);
+        let none: Map<String, Value> = own.map(|k| ((*k).to_owned(), false.into())).collect();
+        let chosen = json!({"properties": {key: {"const": word}}});
+        let rule = json!({
+            "if": chosen, "then": {"required": required}, "else": {"properties": none},
+        });
+        shape.note(&pointer, json!({"allOf": [rule]}));
     }
 
     /// Reports every key that no call asked for.
     pub fn finish(mut self) {
         self.known.sort_unstable();
-        for (key, value) in self.map {
+        for (key, value) in self.map.into_iter().flatten() {
             if !self.known.contains(&key.as_str()) {
                 let expected = if self.known.is_empty() {
                     "no key here".to_owned()
@@ -435,6 +372,24 @@ impl<'a> Table<'a> {
                 node.say::<()>(Code::UnknownKey, None, "an unknown key", expected);
             }
         }
+    }
+}
+
+/// What is written is a number, and so is what it is read as.
+fn number_of(written: &impl fmt::Display) -> Value {
+    serde_json::from_str(&written.to_string()).unwrap_or(Value::Null)
+}
+
+fn ranged(kind: &str, from: &impl fmt::Display, to: &impl fmt::Display) -> Value {
+    json!({"type": kind, "minimum": number_of(from), "maximum": number_of(to)})
+}
+
+/// The default of a table is an empty one: each of its keys has a default of its own.
+fn default_of(default: &impl Serialize) -> Value {
+    match serde_json::to_value(default) {
+        Ok(Value::Object(_)) => json!({"default": {}}),
+        Ok(value) => json!({"default": value}),
+        Err(_) => Value::Null,
     }
 }
 

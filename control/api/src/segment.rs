@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::control_frames::ControlFrames;
 use crate::net::{MacAddr, NotAnAddress, Prefix};
@@ -23,6 +24,7 @@ pub struct SegmentId(String);
 
 impl SegmentId {
     pub(crate) const EXPECTED: &'static str = "an id of 1 to 32 characters a-z, 0-9 and -";
+    pub(crate) const PATTERN: &'static str = "^[a-z0-9-]{1,32}$";
 
     /// The text of the id.
     pub fn as_str(&self) -> &str {
@@ -51,6 +53,7 @@ impl fmt::Display for SegmentId {
 
 /// What a segment does with the frames between its ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Forwards everything and protects flows.
@@ -88,6 +91,7 @@ impl Mode {
 
 /// One of the two ports of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Toward the hosts that the segment serves.
@@ -98,6 +102,7 @@ pub enum Side {
 
 /// What a port is made of; exactly one of the keys.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Device {
     /// A kernel network interface, reached through an AF_PACKET ring.
@@ -133,22 +138,28 @@ impl Device {
 
 /// An empty table: the value of a set member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Empty {}
 
 /// The gateway that answers for a remote prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Peer {
     /// Its in-band address.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub address: IpAddr,
 }
 
 /// The address that the gateway has inside the segment, for CREM messages.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Inband {
     /// Address and length of its on-link prefix.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub address: Prefix,
     /// Its MAC address; without it one is derived from address and segment id.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub mac: Option<MacAddr>,
     /// VLAN that its frames carry on the ports; untagged without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,11 +168,13 @@ pub struct Inband {
     pub port: Side,
     /// Next hop for peers outside the on-link prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub gateway: Option<IpAddr>,
 }
 
 /// A segment: one LAN and one WAN port, bridged.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Segment {
     /// What it does with frames.
     pub mode: Mode,
@@ -186,12 +199,16 @@ pub struct Segment {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wan_rate_mbit: Option<u32>,
     /// Prefixes of the hosts behind the LAN port.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Empty>))]
     pub served: BTreeMap<Prefix, Empty>,
     /// Gateway for each remote prefix; without an entry HELLO goes to the flow's destination.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Peer>))]
     pub peers: BTreeMap<Prefix, Peer>,
     /// Addresses whose HELLO is accepted, besides those of `peers`.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Empty>))]
     pub allowed_peers: BTreeMap<Prefix, Empty>,
     /// Nodes on the path whose PATH_REPORT is taken.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Empty>))]
     pub reporters: BTreeMap<Prefix, Empty>,
     /// The in-band address; needed in mode `active`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -273,10 +290,13 @@ impl Segment {
 
 fn read_device(node: &Node<'_>) -> Option<Device> {
     let mut t = node.table()?;
+    node.describe(|| json!({"minProperties": 1, "maxProperties": 1}));
     let interface = t.optional("interface", |n| read_interface(n).map(Device::Interface));
     let xdp = t.optional("xdp", |n| read_interface(n).map(Device::Xdp));
     let pci = t.optional("pci", |n| {
         let expected = "a PCI address such as \"0000:3b:00.0\"";
+        let pattern = "^([0-9A-Fa-f]{4}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\\.[0-9A-Fa-f]$";
+        n.describe(|| json!({"pattern": pattern}));
         let text = n.text(expected)?;
         if is_pci_address(text) {
             Some(Device::Pci(text.to_owned()))
@@ -298,6 +318,7 @@ fn read_device(node: &Node<'_>) -> Option<Device> {
 
 fn read_interface(node: &Node<'_>) -> Option<String> {
     let expected = "an interface name of 1 to 15 characters";
+    node.describe(|| json!({"maxLength": 15, "pattern": "^[^/, ]+$"}));
     let name = node.text(expected)?;
     if name.len() <= 15 && !name.contains(['/', ',', ' ']) {
         Some(name.to_owned())
@@ -322,6 +343,7 @@ fn is_pci_address(text: &str) -> bool {
 }
 
 fn read_rdma_mtu(node: &Node<'_>) -> Option<u16> {
+    node.describe(|| json!({"enum": [256, 512, 1024, 2048, 4096]}));
     let mtu = node.integer(256..=4096u16)?;
     if mtu.is_power_of_two() {
         Some(mtu)
@@ -335,6 +357,7 @@ fn read_networks<V>(
     read: impl Fn(&Node<'_>) -> Option<V>,
 ) -> Option<BTreeMap<Prefix, V>> {
     let network = |text: &str| text.parse().ok().filter(Prefix::is_network);
+    node.describe(|| json!({"propertyNames": {"pattern": Prefix::PATTERN}}));
     node.map(PREFIX, network, |n| read(n))
 }
 
@@ -368,6 +391,7 @@ impl Inband {
     fn read(mut t: Table<'_>) -> Option<Self> {
         let address = t.required("address", |n| {
             let expected = "a station's address with its prefix length, such as \"192.0.2.1/24\"";
+            n.describe(|| json!({"pattern": Prefix::PATTERN}));
             let prefix: Prefix = n.parsed(expected)?;
             if prefix.is_station() {
                 Some(prefix)
@@ -377,6 +401,7 @@ impl Inband {
         });
         let mac = t.optional("mac", |n| {
             let expected = "the MAC address of a station, such as \"02:00:00:00:00:01\"";
+            n.describe(|| json!({"pattern": "^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$"}));
             let mac: MacAddr = n.parsed(expected)?;
             if mac.is_station() {
                 Some(mac)

@@ -11,6 +11,7 @@ const MAX_SERVERS: usize = 8;
 
 /// How messages get to a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SyslogTransport {
     /// A datagram each (RFC 5426).
@@ -23,6 +24,7 @@ pub enum SyslogTransport {
 
 /// The least that a message has to matter to be sent, by who has to do something.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SyslogLevel {
     /// Somebody has to act at once.
@@ -35,6 +37,7 @@ pub enum SyslogLevel {
 
 /// A server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SyslogServer {
     /// Address or name, looked up for every connection.
     pub host: String,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::read::{Node, Table};
 use crate::segment::Empty;
@@ -17,11 +18,13 @@ const MOST: u16 = 78;
 
 /// VXLAN whose inner packets are protected (AMB-TENANT, AMB-QOS-VXCE).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Vxlan {
     /// UDP destination port of VXLAN.
     pub port: u16,
     /// Networks whose flows are protected; without any it is all of them. Others pass.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Empty>))]
     pub networks: BTreeMap<u32, Empty>,
     /// Octets that the tunnel adds to an inner IP packet: 50 over IPv4, 70 over IPv6, and 4 for each tag
     /// inside.
@@ -48,6 +51,8 @@ fn read_networks(node: &Node<'_>) -> Option<BTreeMap<u32, Empty>> {
         let vni = text.parse::<u32>().ok().filter(|vni| *vni <= LAST_VNI)?;
         (vni.to_string() == text).then_some(vni)
     };
+    let pattern = "^(0|[1-9][0-9]{0,7})$";
+    node.describe(|| json!({"minProperties": 1, "propertyNames": {"pattern": pattern}}));
     let networks = node.map("a VXLAN network identifier, 0 to 16777215", number, |n| {
         n.table()?.finish();
         Some(Empty {})

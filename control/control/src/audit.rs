@@ -100,6 +100,11 @@ impl Log {
         Ok(())
     }
 
+    /// The number of the last line.
+    pub fn last(&self) -> u64 {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).seq
+    }
+
     /// The lines after number `after`, at most `limit`, of the current file.
     ///
     /// # Errors

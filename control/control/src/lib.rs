@@ -8,9 +8,11 @@
 
 pub mod access;
 pub mod audit;
+pub mod captures;
 pub mod clock;
 pub mod commit;
 pub mod digest;
+pub mod echo;
 pub mod engine;
 pub mod enrol;
 pub mod host;
@@ -19,6 +21,7 @@ pub mod journal;
 pub mod link;
 pub mod lldp;
 pub mod metrics;
+pub mod peers;
 pub mod plan;
 pub mod plane;
 pub mod problem;
@@ -26,6 +29,7 @@ pub mod run;
 pub mod serve;
 pub mod store;
 pub mod syslog;
+pub mod support;
 pub mod tls;
 pub mod view;
 pub mod watcher;

@@ -51,6 +51,12 @@ kinds! {
     ConfirmRequired = 409, "confirm-required", "The change needs a time for confirming";
     /// The change takes a new start of the data plane, which would roll it back.
     RestartNotConfirmable = 409, "restart-not-confirmable", "A new start of the data plane cannot be tried";
+    /// A capture runs, or this one still does.
+    CaptureRunning = 409, "capture-running", "A capture runs";
+    /// There is no room for another file.
+    NoRoom = 409, "no-room", "There is no room for it";
+    /// It is not made yet, or could not be made.
+    NotReady = 409, "not-ready", "It is not there yet";
     /// The document that runs is another one than was expected.
     RevisionConflict = 412, "revision-conflict", "Another document runs";
     /// Too much body.

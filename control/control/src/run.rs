@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crem_api::{Confinement, Empty, Impact, Invalid, Management};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::access::{Attempts, Tokens};
 use crate::audit;
+use crate::captures::Captures;
 use crate::clock;
 use crate::engine::{self, Engine, Parts, WriteRequest};
 use crate::enrol::{self, Enrolment};
@@ -23,6 +24,7 @@ use crate::plan::{self, Edit};
 use crate::plane::SocketPlane;
 use crate::serve::{self, FirstWay, Listeners, Tell};
 use crate::store::{Durability, Store, StoreError};
+use crate::support::Bundles;
 use crate::syslog::{self, Board, Feed};
 use crate::watcher::{Sockets, Watcher};
 
@@ -111,11 +113,16 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let board = Board::default();
     let neighbours = lldp::Shared::default();
     let (interfaces, heard) = (machine.clone(), Arc::clone(&journal));
+    let plane = SocketPlane::new(&options.others.dataplane);
     let app = App {
         machine,
         syslog: board.clone(),
         neighbours: Arc::clone(&neighbours),
         links: Arc::default(),
+        captures: Arc::new(Captures::open(&options.state.join("captures"), plane)?),
+        support: Arc::new(Bundles::open(&options.state.join("support"))?),
+        downloads: Arc::new(Semaphore::new(http::DOWNLOADS)),
+        tests: Arc::new(Semaphore::new(http::TESTS)),
         watcher: Watcher::start(
             options.others,
             engine.clone(),

@@ -434,7 +434,7 @@ fn flows_come_in_pages_and_peers_are_counted() {
         (&json!(125), &json!("mtu"))
     );
     let peers = control.get("/v1/state/peers").json();
-    assert_eq!(peers["peers"][0]["protected_flows"], 125);
+    assert_eq!(peers["peers"][1]["protected_flows"], 125);
     let drops = control.get("/v1/state/drops").json();
     assert_eq!(
         drops["drops"][0],

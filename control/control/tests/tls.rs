@@ -223,6 +223,38 @@ fn ended_and_deleted_tokens_open_nothing_and_guessing_is_slowed_down() {
     );
 }
 
+#[test]
+fn operators_capture_and_test_peers_and_bundles_are_for_admins() {
+    let network = Network::new();
+    let (viewer, operator, admin) = (
+        network.token("viewer", "1h"),
+        network.token("operator", "1h"),
+        network.token("admin", "1h"),
+    );
+    let status = |token: &String, method, path: &str| {
+        network
+            .ask(None, Some(token), method, path, &Value::Null)
+            .status
+    };
+    for (method, path, least) in [
+        ("GET", "/v1/captures", 0),
+        ("GET", "/v1/captures/none", 0),
+        ("POST", "/v1/captures", 1),
+        ("POST", "/v1/captures/none/stop", 1),
+        ("GET", "/v1/captures/none/pcapng", 1),
+        ("DELETE", "/v1/captures/none", 1),
+        ("POST", "/v1/peers/none/test", 1),
+        ("GET", "/v1/peers/none/compatibility", 0),
+        ("POST", "/v1/support-bundles", 2),
+        ("GET", "/v1/support-bundles", 2),
+        ("GET", "/v1/support-bundles/none/file", 2),
+        ("GET", "/v1/schema/config", 0),
+    ] {
+        let refused = [&viewer, &operator, &admin].map(|token| status(token, method, path) == 403);
+        assert_eq!(refused, [least > 0, least > 1, false], "{method} {path}");
+    }
+}
+
 /// Every operation of the description is closed to whoever shows nothing, and to a viewer if it changes
 /// something or tells of access.
 #[test]
@@ -253,8 +285,14 @@ fn no_operation_is_open_by_oversight() {
             let refused = (401, "unauthenticated".to_owned());
             assert_eq!(nobody.problem(), refused, "{method} {path}");
             tried += 1;
-            let reads = (method == "GET" && !["/v1/audit", "/v1/tokens"].contains(&path.as_str()))
-                || path == "/v1/config:plan";
+            let closed = [
+                "/v1/audit",
+                "/v1/tokens",
+                "/v1/support-bundles",
+                "/v1/captures/{id}/pcapng",
+            ];
+            let closed = closed.iter().any(|beginning| path.starts_with(beginning));
+            let reads = (method == "GET" && !closed) || path == "/v1/config:plan";
             // Whoever follows events is answered without end.
             if path != "/v1/events" {
                 assert_eq!(ask(Some(&viewer)).status == 403, !reads, "{method} {path}");

@@ -1,5 +1,6 @@
 //! What can be written on the command line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -76,6 +77,17 @@ pub(crate) enum Command {
     /// What the gateway does.
     #[command(subcommand)]
     Show(Show),
+    /// What the gateway does, again and again on the whole terminal.
+    Top(Top),
+    /// Frames of a segment in files; one capture at a time.
+    #[command(subcommand)]
+    Capture(Capture),
+    /// One peer: the path to it, and whether its settings fit.
+    #[command(subcommand)]
+    Peer(Peer),
+    /// Files for those who help, without secrets.
+    #[command(subcommand)]
+    Support(Support),
     /// Access for programs and people elsewhere.
     #[command(subcommand)]
     Token(Token),
@@ -122,6 +134,8 @@ pub(crate) enum Config {
         #[arg(long)]
         filled: bool,
     },
+    /// Shows the JSON schema of the document: every key, its meaning, limits and default.
+    Schema,
     /// Tells what a change would do, and does nothing.
     Plan(Change),
     /// Makes a change.
@@ -292,6 +306,121 @@ pub(crate) enum Token {
     /// Lists tokens.
     List,
     /// Deletes a token.
+    Delete {
+        /// Its id.
+        id: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Seconds between two looks.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub(crate) interval: u64,
+    /// Flows to show.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) flows: usize,
+    /// Show it once and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Capture {
+    /// Begins a capture.
+    Start(Box<NewCapture>),
+    /// Lists captures.
+    List,
+    /// Shows how a capture stands.
+    Show {
+        /// Its id.
+        id: String,
+    },
+    /// Ends a capture; its file stays.
+    Stop {
+        /// Its id.
+        id: String,
+    },
+    /// Copies the file of a capture that is over, pcapng.
+    Fetch {
+        /// Its id.
+        id: String,
+        /// File to make, which must not exist; - for the standard output.
+        file: PathBuf,
+    },
+    /// Removes a capture with its file.
+    Delete {
+        /// Its id.
+        id: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NewCapture {
+    /// Id of the segment.
+    pub(crate) segment: String,
+    /// Port whose frames are kept; both if left out.
+    #[arg(long, value_parser = ["lan", "wan"])]
+    pub(crate) port: Option<String>,
+    /// Frames to keep; all of them if left out.
+    #[arg(long, value_parser = ["all", "roce", "crem"])]
+    pub(crate) kind: Option<String>,
+    /// Only frames from or to this address.
+    #[arg(long)]
+    pub(crate) address: Option<IpAddr>,
+    /// Octets to keep of each frame, 64 to 9216 [default: 256].
+    #[arg(long, value_name = "OCTETS")]
+    pub(crate) snap: Option<u64>,
+    /// Frames to keep in all [default: 10000].
+    #[arg(long)]
+    pub(crate) frames: Option<u64>,
+    /// Octets to keep in all [default: 67108864].
+    #[arg(long)]
+    pub(crate) octets: Option<u64>,
+    /// Duration [default: 60].
+    #[arg(long)]
+    pub(crate) seconds: Option<u64>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Peer {
+    /// Sends echoes and shows what flows have seen of the path.
+    Test {
+        /// Its id, SEGMENT@ADDRESS, as show peers has it.
+        id: String,
+        /// Echoes to send, 1 to 100 [default: 20].
+        #[arg(long)]
+        echoes: Option<u16>,
+    },
+    /// Shows what both gateways agreed on and what does not fit.
+    Compatibility {
+        /// Its id, SEGMENT@ADDRESS, as show peers has it.
+        id: String,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Support {
+    /// Has a bundle made and copies it.
+    Make {
+        /// File to make, which must not exist; - for the standard output. Without it the bundle stays in the gateway.
+        file: Option<PathBuf>,
+    },
+    /// Lists bundles.
+    List,
+    /// Shows how a bundle stands.
+    Show {
+        /// Its id.
+        id: String,
+    },
+    /// Copies a bundle, tar.gz.
+    Fetch {
+        /// Its id.
+        id: String,
+        /// File to make, which must not exist; - for the standard output.
+        file: PathBuf,
+    },
+    /// Removes a bundle.
     Delete {
         /// Its id.
         id: String,

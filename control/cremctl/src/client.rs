@@ -84,6 +84,39 @@ pub(crate) async fn ask(reach: &Reach, ask: Ask<'_>) -> Result<Answer, Failure> 
         .unwrap_or_else(|_| Err(late()))
 }
 
+/// Copies what is at a path into a file that must not exist, or to the standard output; gives its length.
+///
+/// # Errors
+/// A problem document of the gateway, or why it could not be asked or the file not be written.
+pub(crate) async fn fetch(reach: &Reach, path: String, file: &Path) -> Result<u64, Failure> {
+    let response = open(reach, Ask::get(path)).await?;
+    let status = response.status();
+    let mut body = response.into_body();
+    if !status.is_success() {
+        let octets = body.collect().await.map_err(local)?.to_bytes();
+        return Err(problem(status, &octets));
+    }
+    let named = |e: io::Error| local(format!("{}: {e}", file.display()));
+    let mut to: Box<dyn io::Write> = if file == Path::new("-") {
+        Box::new(io::stdout())
+    } else {
+        Box::new(std::fs::File::create_new(file).map_err(named)?)
+    };
+    let mut length = 0;
+    loop {
+        let frame = tokio::time::timeout(PATIENCE, body.frame());
+        let Some(frame) = frame.await.map_err(local)? else {
+            break;
+        };
+        if let Ok(data) = frame.map_err(local)?.into_data() {
+            to.write_all(&data).map_err(named)?;
+            length += data.len() as u64;
+        }
+    }
+    to.flush().map_err(named)?;
+    Ok(length)
+}
+
 fn local(error: impl std::fmt::Display) -> Failure {
     Failure::Local(error.to_string())
 }

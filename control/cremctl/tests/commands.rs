@@ -2,82 +2,12 @@
 //! status.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::{Arc, Mutex};
+mod support;
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
-
-/// Status, ETag and document of an answer.
-type Answer = (u16, &'static str, Value);
-
-/// Answers requests in turn and notes them: first line, If-Match and body.
-struct Gateway {
-    socket: PathBuf,
-    asked: Arc<Mutex<Vec<(String, String, String)>>>,
-}
-
-impl Gateway {
-    fn new(name: &str, answers: Vec<Answer>) -> Self {
-        let socket = std::env::temp_dir().join(format!("cremctl-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_file(&socket);
-        let listener = UnixListener::bind(&socket).unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let notes = Arc::clone(&asked);
-        std::thread::spawn(move || {
-            for (status, etag, value) in answers {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let (mut first, mut expected, mut length) = (String::new(), String::new(), 0);
-                reader.read_line(&mut first).unwrap();
-                loop {
-                    let mut line = String::new();
-                    reader.read_line(&mut line).unwrap();
-                    match line.trim().to_ascii_lowercase().split_once(": ") {
-                        Some(("if-match", value)) => expected = value.to_owned(),
-                        Some(("content-length", value)) => length = value.parse().unwrap(),
-                        Some(_) => {}
-                        None => break,
-                    }
-                }
-                let mut body = vec![0; length];
-                reader.read_exact(&mut body).unwrap();
-                let first = first.trim_end_matches(" HTTP/1.1\r\n").to_owned();
-                let body = String::from_utf8(body).unwrap();
-                notes.lock().unwrap().push((first, expected, body));
-                let text = value.to_string();
-                let answer = format!(
-                    "HTTP/1.1 {status} X\r\nETag: {etag}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
-                    text.len()
-                );
-                stream.write_all(answer.as_bytes()).unwrap();
-            }
-        });
-        Self { socket, asked }
-    }
-
-    fn asked(&self) -> Vec<(String, String, String)> {
-        self.asked.lock().unwrap().clone()
-    }
-}
-
-/// Exit status, standard output, standard error.
-fn cremctl(gateway: &Gateway, arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_cremctl"))
-        .arg("--socket")
-        .arg(&gateway.socket)
-        .args(arguments)
-        .output()
-        .unwrap();
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-    (
-        output.status.code().unwrap(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
+use support::{Gateway, cremctl};
 
 fn problem(name: &str, status: u16) -> Value {
     json!({
@@ -227,4 +157,112 @@ fn completion_and_manual_pages_need_no_gateway() {
     assert!(directory.join("cremctl.1").exists());
     assert!(directory.join("cremctl-config-apply.1").exists());
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_capture_is_asked_for_as_it_was_said_and_fetched_into_a_new_file() {
+    let capture = json!({
+        "id": "ab12", "actor": "uid:0", "state": "running", "frames": 0, "octets": 0, "lost": 0,
+        "asked": {"segment": "a", "port": "wan"},
+    });
+    let answers = vec![
+        (201, "", capture),
+        (200, "", json!({"captures": []})),
+        (200, "", json!("frames")),
+        (409, "", problem("capture-running", 409)),
+    ];
+    let gateway = Gateway::new("capture", answers);
+    let start = [
+        "capture",
+        "start",
+        "a",
+        "--port",
+        "wan",
+        "--kind",
+        "roce",
+        "--address",
+        "10.0.1.1",
+        "--snap",
+        "64",
+        "--seconds",
+        "5",
+    ];
+    let (status, out, err) = cremctl(&gateway, &start);
+    assert_eq!((status, err.as_str()), (0, ""));
+    assert!(out.contains("ab12  a        wan   running"), "{out}");
+    assert_eq!(cremctl(&gateway, &["capture", "list"]).0, 0);
+    let path = std::env::temp_dir().join(format!("cremctl-{}-fetched", std::process::id()));
+    let name = path.display().to_string();
+    let (status, out, _) = cremctl(&gateway, &["capture", "fetch", "ab12", &name]);
+    assert_eq!((status, out), (0, format!("{name}: 8 octets\n")));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "\"frames\"");
+    std::fs::remove_file(&path).unwrap();
+    let (status, _, err) = cremctl(&gateway, &["capture", "fetch", "ab12", &name]);
+    assert_eq!(status, 4, "{err}");
+    assert!(!path.exists());
+    let asked = gateway.asked();
+    assert_eq!(asked[0].0, "POST /v1/captures");
+    let body: Value = serde_json::from_str(&asked[0].2).unwrap();
+    let expected = json!({
+        "segment": "a", "port": "wan", "kind": "roce", "address": "10.0.1.1", "snap_octets": 64, "seconds": 5,
+    });
+    assert_eq!(body, expected);
+    assert_eq!(asked[2].0, "GET /v1/captures/ab12/pcapng");
+}
+
+#[test]
+fn a_bundle_is_waited_for_and_copied_over_nothing() {
+    let bundle = |state: &str| json!({"id": "cd34", "state": state, "octets": 4});
+    let answers = vec![
+        (202, "", bundle("running")),
+        (200, "", bundle("running")),
+        (200, "", bundle("succeeded")),
+        (200, "", json!("xy")),
+    ];
+    let gateway = Gateway::new("support", answers);
+    let (status, out, err) = cremctl(&gateway, &["support", "make", "-"]);
+    assert_eq!((status, out.as_str(), err.as_str()), (0, "\"xy\"", ""));
+    let asked = gateway.asked();
+    assert_eq!(asked[1].0, "GET /v1/support-bundles/cd34?wait=20s");
+    assert_eq!(asked[3].0, "GET /v1/support-bundles/cd34/file");
+    let taken = file("taken", "mine");
+    let gateway = Gateway::new("support-taken", vec![(200, "", json!("xy"))]);
+    assert_eq!(
+        cremctl(&gateway, &["support", "fetch", "cd34", &taken]).0,
+        1
+    );
+    assert_eq!(std::fs::read_to_string(&taken).unwrap(), "mine");
+}
+
+#[test]
+fn what_is_known_of_a_peer_is_said_in_sentences() {
+    let tested = json!({
+        "echo": {"sent": 20, "received": 19, "rtt_min_us": 10, "mtu_both_ways": 1372, "mtu_tried": 1500},
+        "flows": [{"direction": "to_peer", "flows": 2}], "findings": ["1 of 20 echoes were lost."],
+    });
+    let fits = json!({
+        "answers": true, "settings": [{"pointer": "/segments/a/policy/k", "configured": 32}],
+        "mismatches": [{"pointer": "/segments/a/path_mtu", "flows": 3, "text": "Too large."}],
+    });
+    let gateway = Gateway::new("peer", vec![(200, "", tested), (200, "", fits)]);
+    let (status, out, _) = cremctl(
+        &gateway,
+        &["peer", "test", "a@2001:db8::2", "--echoes", "20"],
+    );
+    assert_eq!(status, 0);
+    assert!(
+        out.starts_with("echoes: 19 of 20 came back, round trip 10 / - / - us"),
+        "{out}"
+    );
+    assert!(out.ends_with("1 of 20 echoes were lost.\n"), "{out}");
+    let (_, out, _) = cremctl(&gateway, &["peer", "compatibility", "a@192.0.2.2"]);
+    assert!(
+        out.ends_with("/segments/a/path_mtu: Too large. (3 flows)\n"),
+        "{out}"
+    );
+    let asked = gateway.asked();
+    assert_eq!(
+        asked[0].0,
+        "POST /v1/peers/a%402001%3Adb8%3A%3A2/test?echoes=20"
+    );
 }

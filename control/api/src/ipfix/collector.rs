@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::net::NotAnAddress;
 use crate::read::{Node, Table};
@@ -13,6 +14,7 @@ use crate::segment::Empty;
 
 /// What carries messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CollectorTransport {
     /// TLS 1.3 over TCP, both sides with certificates.
@@ -71,6 +73,7 @@ impl Serialize for Fingerprint {
 
 /// What TLS needs: files in PEM, and the peers that are authorised.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TlsPeer {
     /// File with our certificate, followed by intermediate ones.
     pub certificate: String,
@@ -81,17 +84,19 @@ pub struct TlsPeer {
     /// DNS names of which the collector's certificate has to have one; the first is asked for.
     pub names: BTreeMap<String, Empty>,
     /// Certificates of which the collector's has to be one; any without an entry.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Empty>))]
     pub fingerprints: BTreeMap<Fingerprint, Empty>,
 }
 
 /// A collector.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Collector {
     /// What carries messages.
     pub transport: CollectorTransport,
     /// Its address or host name; a name is looked up at every attempt to connect.
     pub host: String,
-    /// Its port.
+    /// Its port; 4740 for `tls` and 4739 for the others if it is not given.
     pub port: u16,
     /// Needed for `tls`, and only there.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +144,8 @@ impl Collector {
             _ => 4739,
         };
         let host = t.required("host", read_host);
-        let port = t.or("port", default_port, |n| n.integer(1..=u16::MAX));
+        let port = t.optional("port", |n| n.integer(1..=u16::MAX));
+        let port = port.map(|port| port.unwrap_or(default_port));
         let tls = t.optional("tls", |n| n.table().and_then(TlsPeer::read));
         let packets = t.or("packets", true, |n| n.flag());
         let flows = t.or("flows", true, |n| n.flag());
@@ -190,6 +196,7 @@ impl TlsPeer {
         let authorities = t.required("authorities", path);
         let names = t.required("names", |n| {
             let name = |text: &str| is_host_name(text).then(|| text.to_owned());
+            n.describe(|| json!({"minProperties": 1}));
             let names = n.map("a DNS name", name, read_empty)?;
             if names.is_empty() {
                 return n.fail("the DNS name of at least one authorised collector");
@@ -198,6 +205,7 @@ impl TlsPeer {
         });
         let fingerprints = t.or("fingerprints", BTreeMap::new(), |n| {
             let expected = "a SHA-256 fingerprint of 64 hexadecimal digits";
+            n.describe(|| json!({"propertyNames": {"pattern": "^[0-9A-Fa-f:]{64,}$"}}));
             n.map(expected, |text| text.parse().ok(), read_empty)
         });
         t.finish();

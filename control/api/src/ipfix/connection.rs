@@ -1,6 +1,7 @@
 //! Connections whose sequence is observed, and what their provisioning has to state.
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::{Tags, read_network};
 use crate::net::Prefix;
@@ -14,10 +15,13 @@ const MAX_WINDOW: u32 = 1 << 22;
 /// A connection, or all connections of a kind, whose sequence is observed (section 3 of the sequence
 /// draft). Nothing of what is stated here can be seen from packets.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Connection {
     /// Source addresses of the requests.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub source: Prefix,
     /// Destination addresses.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub destination: Prefix,
     /// Destination QP; any but 0 and 1 without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +97,7 @@ impl Connection {
 
 /// What has to be stated has no default, and nothing but `true` will do.
 fn stated(node: &Node<'_>) -> Option<bool> {
+    node.describe(|| json!({"const": true}));
     if node.flag()? {
         Some(true)
     } else {

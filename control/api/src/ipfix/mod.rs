@@ -1,15 +1,17 @@
 //! The part of the config document on IPFIX: what is observed where, and the numbers of the elements.
-//! Connections whose sequence is observed are in `connection`, collectors in `collector`; what several
-//! values must fulfil together is in `check`. How it becomes meters and sessions is decided in
-//! `crem-ipfix`.
+//! Observation Points are in `point`, connections whose sequence is observed in `connection`, collectors in
+//! `collector`; what several values must fulfil together is in `check`. How it becomes meters and sessions is
+//! decided in `crem-ipfix`.
 
 pub(crate) mod check;
 mod collector;
 mod connection;
+mod point;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::net::Prefix;
 use crate::read::{Node, Table};
@@ -17,6 +19,7 @@ use crate::segment::SegmentId;
 
 pub use collector::{Collector, CollectorTransport, Fingerprint, TlsPeer};
 pub use connection::Connection;
+pub use point::{ObservationPlace, ObservationPoint, PacketObservation, Select};
 
 /// The name of a scope, point, connection or collector; written as the id of a segment is.
 pub type Name = SegmentId;
@@ -29,6 +32,7 @@ const PREFIX: &str = "a network such as \"10.0.1.0/24\", no host bits set";
 
 /// IPFIX export.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Ipfix {
     /// Observation Domain ID, not 0.
     pub domain: u32,
@@ -50,25 +54,32 @@ pub struct Ipfix {
     /// UDP port of VXLAN, looked into where a scope names a network of it.
     pub vxlan_port: u16,
     /// Which packets are RoCEv2. Without a scope nothing is observed (AMB-BTH-CTX).
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Scope>))]
     pub scopes: BTreeMap<Name, Scope>,
     /// Observation Points.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, ObservationPoint>))]
     pub points: BTreeMap<Name, ObservationPoint>,
     /// Aggregate flows, where points observe them.
     pub flows: AggregateFlows,
     /// Sequence observation, where points do it.
     pub sequence: SequenceBounds,
     /// Connections whose sequence is observed.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Connection>))]
     pub connections: BTreeMap<Name, Connection>,
     /// Collectors. One's number between processes comes from its name ([`collector_number`]).
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, Collector>))]
     pub collectors: BTreeMap<Name, Collector>,
 }
 
 /// A part of the network that is known to carry RoCEv2 on UDP port 4791.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Scope {
     /// Source addresses.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub source: Prefix,
     /// Destination addresses.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub destination: Prefix,
     /// VLAN tags.
     #[serde(flatten)]
@@ -77,6 +88,7 @@ pub struct Scope {
 
 /// The VLAN tags that packets of a scope have, or a connection's, or the VXLAN network that they are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tags {
     /// The VLAN identifier, the outer one of two; untagged without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,89 +103,9 @@ pub struct Tags {
     pub vxlan: Option<u32>,
 }
 
-/// Where in a segment packets are observed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ObservationPlace {
-    /// Received from the LAN.
-    LanIngress,
-    /// Sent to the WAN.
-    WanEgress,
-    /// Received from the WAN, before repair.
-    WanIngress,
-    /// Sent to the LAN, restored packets left out.
-    LanEgressBeforeRepair,
-    /// Sent to the LAN, restored packets included.
-    LanEgressAfterRepair,
-}
-
-/// An Observation Point.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct ObservationPoint {
-    /// Its segment.
-    pub segment: SegmentId,
-    /// Its place there.
-    pub place: ObservationPlace,
-    /// observationPointId of the first worker; the next ones count on from there.
-    pub base: u64,
-    /// Observation of single packets; off without it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets: Option<PacketObservation>,
-    /// Whether aggregate flows are counted.
-    pub flows: bool,
-    /// Whether the sequence of `connections` is observed.
-    pub sequence: bool,
-}
-
-/// How single packets are observed.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct PacketObservation {
-    /// Which ones.
-    #[serde(flatten)]
-    pub select: Select,
-    /// selectionSequenceId of the first worker, the next ones count on; needed if packets are selected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub selection_sequence: Option<u64>,
-    /// Most records a second and worker; what exceeds it is dropped and counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_per_s: Option<u64>,
-}
-
-/// Which packets are observed.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-#[serde(tag = "select", rename_all = "snake_case")]
-pub enum Select {
-    /// Every packet.
-    All,
-    /// `interval` packets, then none of `space` packets.
-    Count {
-        /// samplingPacketInterval.
-        interval: u32,
-        /// samplingPacketSpace.
-        space: u32,
-    },
-    /// Each with the same probability.
-    Probability {
-        /// More than 0, at most 1.
-        probability: f64,
-    },
-    /// By a hash of the IP payload, so that all points select the same packets.
-    Hash {
-        /// hashIPPayloadOffset, octets.
-        offset: u16,
-        /// hashIPPayloadSize, octets.
-        size: u16,
-        /// hashInitialiserValue.
-        initial: u32,
-        /// hashSelectedRangeMin.
-        from: u32,
-        /// hashSelectedRangeMax.
-        to: u32,
-    },
-}
-
 /// Aggregate flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AggregateFlows {
     /// Flows of a point and worker at once. At the bound the oldest is exported early.
     pub max_flows: u32,
@@ -198,6 +130,7 @@ impl Default for AggregateFlows {
 
 /// Bounds and intervals of sequence observation, for each point, worker and collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SequenceBounds {
     /// Connections known at once.
     pub max_connections: u32,
@@ -242,6 +175,7 @@ impl Ipfix {
         let pen = t.required("pen", |n| n.integer(1..=u32::MAX));
         let first = t.optional("first_element", |n| n.integer(1..=32656u16));
         let elements = t.or("elements", BTreeMap::new(), |n| {
+            n.describe(|| json!({"propertyNames": {"minLength": 1}}));
             let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
             n.map("the name of an element", name, |n| n.integer(1..=0x7fffu16))
         });
@@ -293,6 +227,10 @@ fn read_named<V>(
     read: impl Fn(Table<'_>) -> Option<V>,
 ) -> Option<BTreeMap<Name, V>> {
     let name = |text: &str| text.parse().ok();
+    node.describe(|| json!({"propertyNames": {"pattern": Name::PATTERN}}));
+    if most < usize::MAX {
+        node.describe(|| json!({"maxProperties": most}));
+    }
     let entries = node.map(Name::EXPECTED, name, |n| n.table().and_then(&read))?;
     if entries.len() > most {
         return node.too_many(entries.len(), most);
@@ -301,6 +239,7 @@ fn read_named<V>(
 }
 
 fn read_network(node: &Node<'_>) -> Option<Prefix> {
+    node.describe(|| json!({"pattern": Prefix::PATTERN}));
     let prefix: Prefix = node.parsed(PREFIX)?;
     if prefix.is_network() {
         Some(prefix)
@@ -347,95 +286,6 @@ impl Tags {
             vxlan,
         })
     }
-}
-
-const PLACES: &[(&str, ObservationPlace)] = &[
-    ("lan_ingress", ObservationPlace::LanIngress),
-    ("wan_egress", ObservationPlace::WanEgress),
-    ("wan_ingress", ObservationPlace::WanIngress),
-    (
-        "lan_egress_before_repair",
-        ObservationPlace::LanEgressBeforeRepair,
-    ),
-    (
-        "lan_egress_after_repair",
-        ObservationPlace::LanEgressAfterRepair,
-    ),
-];
-
-impl ObservationPoint {
-    fn read(mut t: Table<'_>) -> Option<Self> {
-        let segment = t.required("segment", |n| n.parsed(SegmentId::EXPECTED));
-        let place = t.required("place", |n| n.choice(PLACES));
-        let base = t.required("base", |n| n.integer(0..=u64::MAX - u64::from(u16::MAX)));
-        let packets = t.optional("packets", |n| n.table().and_then(PacketObservation::read));
-        let flows = t.or("flows", false, |n| n.flag());
-        let sequence = t.or("sequence", false, |n| n.flag());
-        t.finish();
-        Some(Self {
-            segment: segment?,
-            place: place?,
-            base: base?,
-            packets: packets?,
-            flows: flows?,
-            sequence: sequence?,
-        })
-    }
-}
-
-impl PacketObservation {
-    fn read(mut t: Table<'_>) -> Option<Self> {
-        let words = [("all", 0), ("count", 1), ("probability", 2), ("hash", 3)];
-        let select = match t.required("select", |n| n.choice(&words)) {
-            None => None,
-            Some(0) => Some(Select::All),
-            Some(1) => {
-                let interval = t.or("interval", 1, |n| n.integer(1..=u32::MAX));
-                let space = t.required("space", |n| n.integer(0..=u32::MAX));
-                interval
-                    .zip(space)
-                    .map(|(interval, space)| Select::Count { interval, space })
-            }
-            Some(2) => t
-                .required("probability", |n| n.number(f64::MIN_POSITIVE..=1.0))
-                .map(|probability| Select::Probability { probability }),
-            Some(_) => read_hash(&mut t),
-        };
-        let sequence = t.optional("selection_sequence", |n| {
-            n.integer(1..=u64::MAX - u64::from(u16::MAX))
-        });
-        let max = t.optional("max_per_s", |n| n.integer(1..=1_000_000_000));
-        let missing = !matches!(select, None | Some(Select::All)) && sequence == Some(None);
-        if missing {
-            let node = t.at("selection_sequence");
-            node.fail::<()>("a number for the Selection Sequence");
-        }
-        t.finish();
-        if missing {
-            return None;
-        }
-        Some(Self {
-            select: select?,
-            selection_sequence: sequence?,
-            max_per_s: max?,
-        })
-    }
-}
-
-fn read_hash(t: &mut Table<'_>) -> Option<Select> {
-    let offset = t.or("offset", 0, |n| n.integer(0..=u16::MAX));
-    // UDP header and BTH: what differs from packet to packet.
-    let size = t.or("size", 20, |n| n.integer(1..=u16::MAX));
-    let initial = t.or("initial", 0, |n| n.integer(0..=u32::MAX));
-    let from = t.or("from", 0, |n| n.integer(0..=u32::MAX))?;
-    let to = t.required("to", |n| n.integer(from..=u32::MAX));
-    Some(Select::Hash {
-        offset: offset?,
-        size: size?,
-        initial: initial?,
-        from,
-        to: to?,
-    })
 }
 
 impl AggregateFlows {

@@ -1,9 +1,12 @@
 //! Documents of the REST API: what clients send and get besides the config document and the state
 //! documents. Paths, methods and roles are in `crem-control`.
 
+mod captures;
 mod host;
 mod pages;
+mod peers;
 mod ports;
+mod support;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +19,7 @@ pub use host::{
     AddressState, ConfinementList, Drift, DriftKind, DriftList, Enrol, InterfaceList,
     InterfaceState, RouteList, RouteState, SyslogState,
 };
+pub use captures::{Capture, CaptureList, CapturePhase, NewCapture};
 pub use pages::{
     AuditPage, AuditRecord, Drop, DropList, FlowPage, NewToken, PeerList, PeerState, TokenInfo,
     TokenMade, VersionInfo,
@@ -24,6 +28,8 @@ pub use ports::{
     FecState, LldpCounters, LldpList, LldpNeighbour, Module, ModuleLane, PortEntry, PortLink,
     PortList,
 };
+pub use peers::{Compatibility, Direction, EchoReport, FlowsReport, Mismatch, PeerTest, Setting};
+pub use support::{Bundle, BundleList, BundlePhase};
 
 /// Media type of [`Problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";

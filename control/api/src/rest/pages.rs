@@ -87,6 +87,8 @@ pub struct DropList {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PeerState {
+    /// Its id, `SEGMENT@ADDRESS`.
+    pub id: String,
     /// Segment.
     pub segment: String,
     /// Its address.
@@ -107,6 +109,7 @@ impl PeerState {
     /// A peer of which nothing is known yet.
     pub fn new(segment: &str, address: IpAddr) -> Self {
         Self {
+            id: format!("{segment}@{address}"),
             segment: segment.to_owned(),
             address,
             next_hop_mac: None,

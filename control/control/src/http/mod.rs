@@ -4,16 +4,20 @@
 
 pub mod auth;
 mod body;
+mod captures;
 mod commits;
 mod config;
 mod enrol;
+mod download;
 mod events;
 mod failure;
 mod history;
 mod host;
 mod params;
 mod ports;
+mod peers;
 pub mod state;
+mod support;
 mod system;
 
 use std::sync::{Arc, Mutex};
@@ -25,6 +29,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use crem_api::Confinement;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -32,6 +37,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Attempts, Tokens};
 use crate::audit;
+use crate::captures::Captures;
 use crate::engine::Engine;
 use crate::enrol::Enrolment;
 use crate::journal::Journal;
@@ -40,10 +46,15 @@ use crate::lldp;
 use crate::metrics::Metrics;
 use crate::problem::Kind;
 use crate::syslog::Board;
+use crate::support::Bundles;
 use crate::watcher::Watcher;
 
 use failure::Failure;
 
+/// Files that may be sent at once.
+pub const DOWNLOADS: usize = 8;
+/// Tests of peers that may run at once.
+pub const TESTS: usize = 2;
 /// Longest body of a request, octets.
 pub const MAX_BODY: usize = 4 << 20;
 /// Longest time for a request but for those that follow something.
@@ -78,6 +89,28 @@ pub struct App {
     pub confinement: Arc<Confinement>,
     /// Metrics of this process and of the data plane.
     pub metrics: Arc<Metrics>,
+    /// Captures of frames.
+    pub captures: Arc<Captures>,
+    /// Bundles for those who help.
+    pub support: Arc<Bundles>,
+    /// Files that may be sent at once.
+    pub downloads: Arc<Semaphore>,
+    /// Tests of peers that may run at once.
+    pub tests: Arc<Semaphore>,
+}
+
+impl App {
+    /// The right to send a file, for as long as that takes.
+    fn may_download(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let permit = Arc::clone(&self.downloads).try_acquire_owned();
+        let full = |_| {
+            Failure::new(
+                Kind::TooManyAttempts,
+                "Too many files are being sent already.",
+            )
+        };
+        permit.map_err(full)
+    }
 }
 
 #[derive(OpenApi)]
@@ -93,6 +126,7 @@ pub struct App {
     tags(
         (name = "config", description = "The config document, changes of it, its history"),
         (name = "state", description = "What the data plane does"),
+        (name = "diagnosis", description = "Looking closer: frames, peers, a bundle for those who help"),
         (name = "system", description = "This process and access to it"),
     )
 )]
@@ -125,6 +159,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(system::metrics))
         .routes(routes!(system::version))
         .routes(routes!(system::openapi))
+        .routes(routes!(system::schema))
         .routes(routes!(config::get, config::put, config::patch))
         .routes(routes!(
             config::get_part,
@@ -159,6 +194,15 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ports::ports))
         .routes(routes!(ports::neighbours))
         .routes(routes!(events::follow))
+        .routes(routes!(captures::list, captures::start))
+        .routes(routes!(captures::get, captures::delete))
+        .routes(routes!(captures::stop))
+        .routes(routes!(captures::pcapng))
+        .routes(routes!(peers::test))
+        .routes(routes!(peers::compatibility))
+        .routes(routes!(support::list, support::make))
+        .routes(routes!(support::get, support::delete))
+        .routes(routes!(support::file))
         .routes(routes!(system::audit))
         .routes(routes!(system::list_tokens, system::create_token))
         .routes(routes!(system::delete_token))
@@ -193,10 +237,7 @@ pub fn router(app: App) -> Router {
 async fn around(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let caller = auth::identify(&app, &request);
     let id = request.headers().get("x-request-id").cloned();
-    let change = !matches!(
-        *request.method(),
-        Method::GET | Method::HEAD | Method::OPTIONS
-    ) && !request.uri().path().ends_with(":plan");
+    let change = to_be_recorded(&request);
     let action = format!("{} {}", request.method(), request.uri().path());
     let follows = request.uri().path() == "/v1/events";
     request.extensions_mut().insert(caller.clone());
@@ -229,6 +270,15 @@ async fn around(State(app): State<App>, mut request: Request, next: Next) -> Res
             .or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Whether the audit log is to have a request: every change, and whoever takes what frames hold.
+fn to_be_recorded(request: &Request) -> bool {
+    let path = request.uri().path();
+    match *request.method() {
+        Method::GET | Method::HEAD | Method::OPTIONS => path.ends_with("/pcapng"),
+        _ => !path.ends_with(":plan"),
+    }
 }
 
 /// A JSON answer.

@@ -25,7 +25,7 @@ use super::{App, json};
 /// Flows on a page, at most.
 const MAX_PAGE: usize = 1000;
 
-fn absent() -> Failure {
+pub(super) fn absent() -> Failure {
     Failure::new(Kind::DataplaneAbsent, "The data plane does not answer.")
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn peers(State(app): State<App>, _: Viewer) -> Result<Response,
     Ok(json(StatusCode::OK, &list))
 }
 
-async fn flows_of(app: &App) -> Result<(u64, Arc<crem_api::state::Flows>), Failure> {
+pub(super) async fn flows_of(app: &App) -> Result<(u64, Arc<crem_api::state::Flows>), Failure> {
     let watcher = app.watcher.clone();
     let listed = tokio::task::spawn_blocking(move || watcher.flows()).await;
     listed.ok().and_then(Result::ok).ok_or_else(absent)

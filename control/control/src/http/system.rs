@@ -13,6 +13,7 @@ use utoipa::IntoParams;
 use crate::access::{MAX_LIFE_S, Token};
 use crate::clock;
 use crate::problem::Kind;
+use crate::watcher::Seen;
 
 use super::auth::{Admin, Viewer};
 use super::failure::{Failure, Failures};
@@ -54,13 +55,15 @@ pub(crate) async fn metrics(State(app): State<App>, _: Viewer) -> Response {
 #[utoipa::path(get, path = "/v1/version", tag = "system",
     responses((status = 200, body = VersionInfo), Failures))]
 pub(crate) async fn version(State(app): State<App>, _: Viewer) -> Response {
-    let seen = app.watcher.seen();
-    let info = VersionInfo {
+    json(StatusCode::OK, &versions(&app.watcher.seen()))
+}
+
+pub(crate) fn versions(seen: &Seen) -> VersionInfo {
+    VersionInfo {
         control: env!("CARGO_PKG_VERSION").to_owned(),
         dataplane: seen.status.as_ref().map(|s| s.version.clone()),
         document_format: crem_api::FORMAT_VERSION,
-    };
-    json(StatusCode::OK, &info)
+    }
 }
 
 /// This description.
@@ -68,6 +71,14 @@ pub(crate) async fn version(State(app): State<App>, _: Viewer) -> Response {
     responses((status = 200, body = Value), Failures))]
 pub(crate) async fn openapi(_: Viewer) -> Response {
     ([("content-type", "application/json")], super::openapi()).into_response()
+}
+
+/// The JSON schema of the config document.
+#[utoipa::path(get, path = "/v1/schema/config", operation_id = "config_schema", tag = "config",
+    responses((status = 200, body = Value, content_type = "application/schema+json"), Failures))]
+pub(crate) async fn schema(_: Viewer) -> Response {
+    let text = crem_api::schema::config().to_string();
+    ([("content-type", "application/schema+json")], text).into_response()
 }
 
 /// A page of the audit log.

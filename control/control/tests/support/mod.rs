@@ -20,9 +20,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crem_api::capture::CaptureState;
-use crem_api::protocol::{Applied, Ask, Body, Get, Reply, Request};
-use crem_api::state::{Counters, Flow, Flows, SegmentCounters, SegmentStatus, Status};
+use crem_api::capture::{CaptureAsk, CaptureEnd, CaptureState};
+use crem_api::protocol::{Applied, Ask, Body, ErrorReply, Get, Reply, Request};
+use crem_api::state::{
+    Counters, Flow, Flows, InbandStatus, PathStatus, PeerStatus, SegmentCounters, SegmentStatus,
+    Status,
+};
+use crem_api::{Invalid, Issue};
 use crem_control::run::{Failure, Options, run};
 use crem_control::watcher::Sockets;
 use serde_json::{Value, json};
@@ -33,13 +37,28 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 /// A data plane at a socket, that takes every document.
 pub struct Dataplane {
     socket: PathBuf,
-    running: Arc<Mutex<(String, Option<u64>, Value)>>,
+    running: Arc<Mutex<Running>>,
 }
+
+/// Its instance, the revision and the document in force, and its last capture.
+#[derive(Default)]
+struct Running {
+    instance: String,
+    revision: Option<u64>,
+    document: Value,
+    capture: CaptureState,
+}
+
+/// What a capture holds here.
+pub const CAPTURED: &[u8] = b"\x0a\x0d\x0d\x0aframes";
 
 impl Dataplane {
     fn start(socket: &Path) -> Self {
         let listener = UnixListener::bind(socket).unwrap();
-        let running = Arc::new(Mutex::new(("first".to_owned(), None, Value::Null)));
+        let running = Arc::new(Mutex::new(Running {
+            instance: "first".to_owned(),
+            ..Running::default()
+        }));
         let state = Arc::clone(&running);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -56,13 +75,21 @@ impl Dataplane {
     /// The revision and the document that it was given last.
     pub fn running(&self) -> (Option<u64>, Value) {
         let running = self.running.lock().unwrap();
-        (running.1, running.2.clone())
+        (running.revision, running.document.clone())
     }
 
     /// As if it had started anew.
     pub fn restart(&self) {
         let mut running = self.running.lock().unwrap();
-        *running = (format!("{}'", running.0), None, Value::Null);
+        *running = Running {
+            instance: format!("{}'", running.instance),
+            ..Running::default()
+        };
+    }
+
+    /// As if the time of the capture were over.
+    pub fn end_capture(&self) {
+        end(&mut self.running.lock().unwrap().capture, CaptureEnd::Time);
     }
 }
 
@@ -72,7 +99,45 @@ impl Drop for Dataplane {
     }
 }
 
-fn serve(stream: UnixStream, state: &Mutex<(String, Option<u64>, Value)>) {
+fn end(capture: &mut CaptureState, how: CaptureEnd) {
+    if capture.running {
+        (capture.running, capture.ended) = (false, Some(how));
+    }
+}
+
+/// As the data plane does: the file at once, one capture at a time.
+fn capture(state: &mut CaptureState, ask: CaptureAsk) -> Body {
+    match ask {
+        CaptureAsk::Start(request) => {
+            let mut issues = request.problems();
+            if request.segment != "a" {
+                issues.push(Issue::new("/capture/start/segment", "\"b\"", "a segment"));
+            }
+            if state.running {
+                issues.push(Issue::new(
+                    "/capture/start",
+                    "one that runs",
+                    "one at a time",
+                ));
+            }
+            if !issues.is_empty() {
+                return Body::Error(ErrorReply::invalid(Invalid { issues }));
+            }
+            std::fs::write(&request.file, CAPTURED).unwrap();
+            *state = CaptureState {
+                request: Some(*request),
+                running: true,
+                frames: 1,
+                octets: 6,
+                ..CaptureState::default()
+            };
+        }
+        CaptureAsk::Stop => end(state, CaptureEnd::Stopped),
+    }
+    Body::Capture(state.clone())
+}
+
+fn serve(stream: UnixStream, state: &Mutex<Running>) {
     let mut to = stream.try_clone().unwrap();
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { return };
@@ -89,12 +154,12 @@ fn serve(stream: UnixStream, state: &Mutex<(String, Option<u64>, Value)>) {
     }
 }
 
-fn answer(request: Request, state: &Mutex<(String, Option<u64>, Value)>) -> Body {
+fn answer(request: Request, state: &Mutex<Running>) -> Body {
     let mut state = state.lock().unwrap();
     match request.ask {
         Ask::Apply(apply) => {
             if !apply.dry_run {
-                (state.1, state.2) = (apply.revision, apply.document);
+                (state.revision, state.document) = (apply.revision, apply.document);
             }
             Body::Applied(Applied {
                 generation: 1,
@@ -102,7 +167,8 @@ fn answer(request: Request, state: &Mutex<(String, Option<u64>, Value)>) -> Body
                 changes: Vec::new(),
             })
         }
-        Ask::Capture(_) | Ask::Get(Get::Capture) => Body::Capture(CaptureState::default()),
+        Ask::Capture(ask) => capture(&mut state.capture, ask),
+        Ask::Get(Get::Capture) => Body::Capture(state.capture.clone()),
         Ask::Get(Get::Flows) => Body::Flows(flows()),
         Ask::Get(Get::Counters) => {
             let counters = SegmentCounters {
@@ -118,11 +184,34 @@ fn answer(request: Request, state: &Mutex<(String, Option<u64>, Value)>) -> Body
         Ask::Get(_) => Body::Status(Status {
             version: "0".to_owned(),
             pid: 1,
-            instance: state.0.clone(),
-            revision: state.1,
-            segments: [("a".to_owned(), SegmentStatus::default())].into(),
+            instance: state.instance.clone(),
+            revision: state.revision,
+            segments: [("a".to_owned(), segment())].into(),
             ..Status::default()
         }),
+    }
+}
+
+/// A segment whose station is on the loopback interface.
+fn segment() -> SegmentStatus {
+    let station = InbandStatus {
+        address: "127.0.0.1/8".to_owned(),
+        interface: "lo".to_owned(),
+        ..InbandStatus::default()
+    };
+    let path = PathStatus {
+        breaker: "closed".to_owned(),
+        ..PathStatus::default()
+    };
+    let path = PeerStatus {
+        path: Some(path),
+        ..PeerStatus::default()
+    };
+    let peers = ["192.0.2.2", "127.0.0.1"].map(|peer| (peer.parse().unwrap(), path.clone()));
+    SegmentStatus {
+        inband: Some(station),
+        peers: peers.into(),
+        ..SegmentStatus::default()
     }
 }
 
@@ -301,6 +390,7 @@ pub struct Answer {
     pub status: u16,
     pub headers: BTreeMap<String, String>,
     pub text: String,
+    pub octets: Vec<u8>,
 }
 
 impl Answer {
@@ -343,13 +433,13 @@ pub fn ask_over(
     let _ = stream.flush();
     let mut octets = Vec::new();
     let _ = stream.read_to_end(&mut octets);
-    parse(&String::from_utf8_lossy(&octets))
+    parse(&octets)
 }
 
-fn parse(text: &str) -> Answer {
-    let (head, text) = text
-        .split_once("\r\n\r\n")
-        .unwrap_or_else(|| panic!("{text:?}"));
+fn parse(octets: &[u8]) -> Answer {
+    let end = octets.windows(4).position(|w| w == b"\r\n\r\n");
+    let end = end.unwrap_or_else(|| panic!("{:?}", String::from_utf8_lossy(octets)));
+    let (head, octets) = (String::from_utf8_lossy(&octets[..end]), &octets[end + 4..]);
     let mut lines = head.lines();
     let status = lines
         .next()
@@ -366,7 +456,8 @@ fn parse(text: &str) -> Answer {
     Answer {
         status,
         headers,
-        text: text.to_owned(),
+        text: String::from_utf8_lossy(octets).into_owned(),
+        octets: octets.to_vec(),
     }
 }
 

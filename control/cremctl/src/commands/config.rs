@@ -28,6 +28,7 @@ pub(super) async fn run(arguments: &Arguments, config: &Config) -> Result<String
             let path = format!("/v1/config{}{query}", part.collect::<String>());
             Ok(pretty(&get(arguments, path).await?.value))
         }
+        Config::Schema => Ok(pretty(&get(arguments, "/v1/schema/config").await?.value)),
         Config::Plan(change) => plan(arguments, change).await,
         Config::Apply { change, how } => {
             let method = if change.kind == Kind::Document {

@@ -1,8 +1,12 @@
 //! Each command as requests, and its answer as text.
 
+mod capture;
 mod config;
 mod machine;
+mod peer;
 mod show;
+mod support;
+pub(crate) mod top;
 
 use std::fmt::Write;
 
@@ -20,6 +24,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<String, Failure> {
     match &arguments.command {
         Command::Config(config) => config::run(arguments, config).await,
         Command::Show(show) => show::run(arguments, show).await,
+        Command::Top(top) => top::run(arguments, top).await,
+        Command::Capture(capture) => capture::run(arguments, capture).await,
+        Command::Peer(peer) => peer::run(arguments, peer).await,
+        Command::Support(support) => support::run(arguments, support).await,
         Command::Token(token) => self::token(arguments, token).await,
         Command::Enrol { code, name, life } => enrol(arguments, code, name, life).await,
         Command::Audit { after } => {
@@ -61,6 +69,27 @@ async fn listed(
     } else {
         text(&value)
     })
+}
+
+/// A request that removes something.
+async fn delete(arguments: &Arguments, path: String) -> Result<String, Failure> {
+    let request = Ask {
+        method: "DELETE",
+        ..Ask::get(path)
+    };
+    ask(&arguments.reach, request).await?;
+    Ok(if arguments.json { "null\n" } else { "" }.to_owned())
+}
+
+/// A request that has something done, with or without a body.
+async fn post(arguments: &Arguments, path: String, body: Option<Value>) -> Result<Value, Failure> {
+    let request = Ask {
+        method: "POST",
+        path,
+        headers: Vec::new(),
+        body: body.map(|body| ("application/json", body.to_string())),
+    };
+    Ok(ask(&arguments.reach, request).await?.value)
 }
 
 /// What may not stand in a query as it is.
@@ -114,13 +143,7 @@ async fn token(arguments: &Arguments, token: &Token) -> Result<String, Failure> 
     match token {
         Token::Create { name, access, life } => {
             let new = json!({"name": name, "access": access, "life": life});
-            let request = Ask {
-                method: "POST",
-                path: "/v1/tokens".to_owned(),
-                headers: Vec::new(),
-                body: Some(("application/json", new.to_string())),
-            };
-            let made = ask(&arguments.reach, request).await?.value;
+            let made = post(arguments, "/v1/tokens".to_owned(), Some(new)).await?;
             Ok(if arguments.json {
                 pretty(&made)
             } else {
@@ -140,13 +163,6 @@ async fn token(arguments: &Arguments, token: &Token) -> Result<String, Failure> 
             };
             listed(arguments, "/v1/tokens", text).await
         }
-        Token::Delete { id } => {
-            let request = Ask {
-                method: "DELETE",
-                ..Ask::get(format!("/v1/tokens/{}", quoted(id)))
-            };
-            ask(&arguments.reach, request).await?;
-            Ok(if arguments.json { "null\n" } else { "" }.to_owned())
-        }
+        Token::Delete { id } => delete(arguments, format!("/v1/tokens/{}", quoted(id))).await,
     }
 }

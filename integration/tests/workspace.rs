@@ -19,6 +19,7 @@ const TIERS: &[(&str, u32)] = &[
     ("crem-dpdk", 2),
     ("crem-ipfix", 2),
     ("crem-control", 2),
+    ("crem-fleet", 2),
     ("cremctl", 2),
     ("crem-dataplane", 3),
     ("crem-ipfix-io", 3),

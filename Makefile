@@ -57,7 +57,7 @@ nostd: ## the protocol crates build without std
 	cargo build --locked -p crem-fec -p crem-wire -p crem-core -p crem-meter --no-default-features
 
 unit: setup ## unit, property and DPDK tests (root for the DPDK tests)
-	PROMTOOL="$$(integration/scripts/promtool)" integration/scripts/with-hugepages 256 cargo test --locked --workspace
+	PROMTOOL="$$(integration/scripts/promtool)" ETCD="$$(integration/scripts/etcd)" integration/scripts/with-hugepages 256 cargo test --locked --workspace
 
 conformance: ## write docs/conformance.md from the register and the tests
 	cargo run --locked -q -p crem-integration --bin conformance
@@ -146,7 +146,7 @@ curves-quick: ## the same with a twentieth of the packets
 	target/release/experiments curves writes residual classify overload --shrink 20 --docs target/results/docs
 
 e2e: build ## the pair in network namespaces, every scenario (root)
-	integration/scripts/with-hugepages 512 target/release/scenario all
+	ETCD="$$(integration/scripts/etcd)" integration/scripts/with-hugepages 512 target/release/scenario all
 
 doc: ## API documentation of the product crates
 	cargo doc --locked --no-deps --workspace

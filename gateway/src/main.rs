@@ -7,6 +7,7 @@ mod capture;
 mod collect;
 mod control;
 mod export;
+mod fleet;
 mod logging;
 mod notify;
 mod sandbox;
@@ -47,6 +48,8 @@ enum Process {
     Export(export::ExportFlags),
     /// Collects IPFIX and checks what exporters do: over TCP, TLS and UDP, or from files.
     Collect(Box<collect::CollectFlags>),
+    /// Keeps this gateway's document as the fleet's store says, which is etcd; nothing needs it to start.
+    Fleet(fleet::FleetFlags),
     /// Captures frames of a running data plane into a pcapng file.
     Capture(capture::CaptureFlags),
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Process::Control(flags) => control::control(&flags),
         Process::Export(flags) => export::export(&flags),
         Process::Collect(flags) => collect::collect(&flags),
+        Process::Fleet(flags) => fleet::fleet(&flags),
         Process::Capture(flags) => capture::capture(&flags),
     }
 }

@@ -136,6 +136,19 @@ pub(crate) fn export(bootstrap: &Bootstrap) -> Confinement {
     begin(bootstrap.sandbox.on, &keep)
 }
 
+/// The fleet agent, before it has threads: it writes these files, and others beside them that take their places.
+pub(crate) fn fleet(on: bool, files: &[&Path]) -> Confinement {
+    let mut writable: Vec<PathBuf> = files.iter().copied().filter_map(directory).collect();
+    writable.push("/dev/null".into());
+    let keep = Keep {
+        // Sockets and certificates of other users.
+        capabilities: TO_EXPORT.to_vec(),
+        calls: Calls::Sockets,
+        writable,
+    };
+    begin(on, &keep)
+}
+
 /// Directories of sockets, what the bootstrap allows besides, and where the service manager listens.
 fn places(bootstrap: &Bootstrap, sockets: &[&Path]) -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = sockets.iter().copied().filter_map(directory).collect();

@@ -20,6 +20,7 @@ const TIERS: &[(&str, u32)] = &[
     ("crem-ipfix", 2),
     ("crem-confine", 2),
     ("crem-control", 2),
+    ("crem-fleet", 2),
     ("cremctl", 2),
     ("crem-dataplane", 3),
     ("crem-ipfix-io", 3),

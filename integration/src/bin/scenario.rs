@@ -65,6 +65,9 @@ fn go(arguments: &Arguments) -> Result<bool, Failure> {
             continue;
         }
         for file in files(what, &arguments.scenarios)? {
+            if what == "all" && lacks_etcd(&context, &file)? {
+                continue;
+            }
             let verdict = judge(&context, &file)?;
             all_ok &= verdict.ok;
             verdicts.push(verdict);
@@ -76,6 +79,15 @@ fn go(arguments: &Arguments) -> Result<bool, Failure> {
         several => summarise(several, &arguments.results)?,
     }
     Ok(all_ok)
+}
+
+/// Whether a scenario cannot be carried out for want of etcd; it is told as skipped then.
+fn lacks_etcd(context: &Context, file: &Path) -> Result<bool, Failure> {
+    let lacks = context.programs.etcd.is_none() && Scenario::load(file)?.fleet.is_some();
+    if lacks {
+        println!("skipped: {}: there is no etcd", file.display());
+    }
+    Ok(lacks)
 }
 
 /// How a scenario ended.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::api;
 use super::bounds;
 use super::control_dies;
+use super::fleet;
 use super::links;
 use super::metering;
 use super::monitored;
@@ -36,6 +37,7 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         metering::judge(scenario, run, &mut found);
         control_dies::judge(scenario, run, &mut found);
         api::judge(scenario, run, &mut found);
+        fleet::judge(scenario, run, &mut found);
         match run.mode.as_str() {
             "monitor" => monitored::judge(run, &mut found),
             "protected" => bounds::judge(&scenario.expect.counters, run, &mut found),

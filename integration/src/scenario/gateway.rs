@@ -14,6 +14,7 @@ use super::Failure;
 use super::api::{self, ControlProcess};
 use super::changes::collector;
 use super::control_dies::{Control, ControlReport};
+use super::fleet::FleetSite;
 use super::metering::{self, Sockets};
 use super::process::{Process, Programs};
 use super::report::gateway_name;
@@ -85,17 +86,22 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Starts its control process and puts the document there, which the data plane begins with then.
+    /// Starts its control process and has the document get there, which the data plane begins with then: through
+    /// its API, or through the store of a fleet.
     pub(crate) fn configure(
         &mut self,
         world: &Topology,
         programs: &Programs,
+        fleet: Option<&mut FleetSite>,
     ) -> Result<(), Failure> {
         let text = std::fs::read_to_string(self.document())?;
         let document = serde_json::to_value(text.parse::<Table>()?)?;
         let control =
             ControlProcess::start(world, programs, self.host, &self.socket, &self.folder)?;
-        control.configure(&document)?;
+        match fleet {
+            Some(fleet) => fleet.add(programs, self.host, &document)?,
+            None => control.configure(&document)?,
+        }
         self.api = Some(control);
         Ok(())
     }
@@ -179,7 +185,8 @@ impl Gateway {
         Some(report)
     }
 
-    fn restored(&self) -> u64 {
+    /// Packets that it has restored since its last start.
+    pub(crate) fn restored(&self) -> u64 {
         let counters = self.counters();
         let restored = counters.and_then(|c| c.coding.get("restored").copied());
         restored.unwrap_or(0)

@@ -9,6 +9,7 @@ mod check;
 mod control_dies;
 mod demo;
 mod ends;
+mod fleet;
 mod gateway;
 mod intruder;
 mod ledger;

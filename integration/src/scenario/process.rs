@@ -29,6 +29,8 @@ pub struct Programs {
     pub wan: PathBuf,
     /// `rdma-peer`.
     pub peer: PathBuf,
+    /// `etcd`, if there is one: what `ETCD` names, else what `integration/scripts/etcd` unpacked.
+    pub etcd: Option<PathBuf>,
 }
 
 impl Programs {
@@ -45,6 +47,7 @@ impl Programs {
             control: folder.join("crem-gateway"),
             wan: folder.join("wan"),
             peer: folder.join("rdma-peer"),
+            etcd: etcd(),
         })
     }
 
@@ -59,6 +62,12 @@ impl Programs {
             None => Ok(()),
         }
     }
+}
+
+fn etcd() -> Option<PathBuf> {
+    let named = std::env::var_os("ETCD").map(PathBuf::from);
+    let found = named.unwrap_or_else(|| "target/tools/etcd/usr/bin/etcd".into());
+    found.canonicalize().ok().filter(|path| path.is_file())
 }
 
 /// A started program. Dropping it ends it.

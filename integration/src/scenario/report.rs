@@ -13,6 +13,7 @@ use super::api::ApiReport;
 use super::changes::Changes;
 use super::check::Finding;
 use super::control_dies::ControlReport;
+use super::fleet::FleetReport;
 use super::ledger::Ledger;
 use super::links::LinkReport;
 use super::machine::MachineUse;
@@ -83,6 +84,9 @@ pub struct RunReport {
     /// What was asked of control processes meanwhile.
     #[serde(default)]
     pub api: ApiReport,
+    /// What was done to the fleet meanwhile.
+    #[serde(default)]
+    pub fleet: FleetReport,
     /// Frames from host A to host B.
     pub a_to_b: Ledger,
     /// Frames from host B to host A.

@@ -10,6 +10,7 @@ use crem_wan::LogEntry;
 use super::Failure;
 use super::api::Users;
 use super::ends::Ends;
+use super::fleet::FleetSite;
 use super::gateway::Gateway;
 use super::intruder::Intruder;
 use super::ledger::{Record, balance};
@@ -120,6 +121,7 @@ struct Stage<'a> {
     /// When the worker of one of them was stopped.
     stuck_since: Option<Instant>,
     sites: Vec<Site>,
+    fleet: Option<FleetSite>,
     taps: Vec<Tap>,
     /// What captures that have ended took.
     records: Vec<Record>,
@@ -139,6 +141,7 @@ impl<'a> Stage<'a> {
         let mut wan = start_wan(context, scenario, &world, &folder)?;
         wan.wait_ready(READY_LIMIT)?;
         let (mut gateways, mut sites) = (Vec::new(), Vec::new());
+        let mut fleet = FleetSite::start(scenario, &world, &context.programs, &folder)?;
         if scenario.metering.is_some() {
             certificates(&folder)?;
         }
@@ -146,8 +149,8 @@ impl<'a> Stage<'a> {
             for &host in scenario.hosts() {
                 let mut gateway = Gateway::prepare(scenario, host, mode, &folder)?;
                 gateway.start_control(&world, &context.programs)?;
-                if scenario.api.is_some() {
-                    gateway.configure(&world, &context.programs)?;
+                if scenario.api.is_some() || fleet.is_some() {
+                    gateway.configure(&world, &context.programs, fleet.as_mut())?;
                 }
                 gateway.start(&world, &context.programs)?;
                 gateways.push(gateway);
@@ -167,6 +170,7 @@ impl<'a> Stage<'a> {
             gateways,
             stuck_since: None,
             sites,
+            fleet,
             taps,
             records: Vec::new(),
             intruder: None,
@@ -274,6 +278,7 @@ impl<'a> Stage<'a> {
                 report.changes.step(&self.gateways)?;
             }
             let done = users.as_ref().is_none_or(Users::are_done) && sets.is_empty();
+            let done = self.step_fleet()? && done;
             let over = self.requesters_ended()? && script.is_over() && deeds.is_empty() && done;
             report.given_up = !over && start.elapsed() > self.limit();
             let last = over || report.given_up;
@@ -394,6 +399,9 @@ impl<'a> Stage<'a> {
         }
         if let Some(intruder) = self.intruder.take() {
             report.intruder_sent = intruder.finish()?;
+        }
+        if let Some(fleet) = &mut self.fleet {
+            report.fleet = fleet.finish()?;
         }
         self.wan.stop()?;
         report.wan = read_json(&self.folder.join("wan-report.json"))?;

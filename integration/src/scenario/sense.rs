@@ -16,6 +16,12 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<String> {
     if scenario.gateways == Gateways::Hub && scenario.metering.is_some() {
         found.push("metering at three sites".to_owned());
     }
+    let pair = scenario.gateways == Gateways::Pair && scenario.api.is_none();
+    if scenario.fleet.is_some() && !pair {
+        found.push(
+            "a fleet with anything else than a pair, or whose documents others change".to_owned(),
+        );
+    }
     found
 }
 
@@ -73,8 +79,8 @@ fn without_gateways(scenario: &Scenario, found: &mut Vec<String>) {
             "values to set or links to mirror",
         ),
         (
-            scenario.changes > 0 || scenario.api.is_some(),
-            "changes or an API",
+            scenario.changes > 0 || scenario.api.is_some() || scenario.fleet.is_some(),
+            "changes, an API or a fleet",
         ),
         (events, "events"),
     ] {

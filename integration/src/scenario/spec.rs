@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 use super::api::Api;
 use super::bounds::Bound;
+use super::fleet::Fleet;
 use super::metering::Metering;
 use super::sense;
 use super::tunnel::Vxlan;
@@ -78,6 +79,8 @@ pub struct Scenario {
     pub metering: Option<Metering>,
     /// Control processes, and what is asked of them; without it gateways take their documents from files.
     pub api: Option<Api>,
+    /// Control processes whose documents come through etcd, and what is done there meanwhile.
+    pub fleet: Option<Fleet>,
     /// Documents to bring into force one after the other while the flows run and both gateways protect,
     /// both gateways together.
     #[serde(default)]

@@ -24,6 +24,8 @@ pub(crate) enum Place {
     Wan,
     /// What joins several gateways at side B of the WAN.
     Switch,
+    /// Where etcd and who speaks to it are.
+    Store,
 }
 
 impl Place {
@@ -35,6 +37,7 @@ impl Place {
             Self::Gateway(host) => gateway_name(host),
             Self::Wan => "wan",
             Self::Switch => "switch",
+            Self::Store => "store",
         }
     }
 }
@@ -74,6 +77,9 @@ impl Topology {
         };
         world.add(Place::Wan)?;
         let [side_a, side_b] = WAN_SIDES;
+        if scenario.fleet.is_some() {
+            world.add(Place::Store)?;
+        }
         if scenario.gateways == Gateways::Hub {
             world.switch(scenario)?;
         }
@@ -136,8 +142,13 @@ impl Topology {
 
     /// A command in a place's namespace; it ends when this thread ends.
     pub(crate) fn command(&self, place: Place, program: &Path) -> Command {
+        Self::command_in(&self.name(place), program)
+    }
+
+    /// The same in a namespace by its name.
+    pub(crate) fn command_in(name: &str, program: &Path) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name(place)]);
+        command.args(["netns", "exec", name]);
         command.args(["setpriv", "--pdeathsig", "KILL"]);
         command.arg(program);
         command

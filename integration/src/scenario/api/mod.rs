@@ -84,7 +84,7 @@ pub(crate) fn confirmed(host: Host, folder: &Path) -> PathBuf {
 }
 
 /// Local socket of the API of a gateway. Short, since a socket's path has little room.
-fn socket(host: Host) -> PathBuf {
+pub(crate) fn socket(host: Host) -> PathBuf {
     let side = if host == Host::A { 'a' } else { 'b' };
     std::env::temp_dir().join(format!("crem-sc-{}-{side}c.sock", std::process::id()))
 }

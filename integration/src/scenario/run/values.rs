@@ -1,10 +1,11 @@
-//! Values of documents that change while the flows run.
+//! Values of documents that change while the flows run: set at a gateway, or in the store of a fleet.
 
 use std::time::{Duration, Instant};
 
 use super::Stage;
 use crate::scenario::Failure;
 use crate::scenario::changes::set_value;
+use crate::scenario::gateway::Gateway;
 use crate::scenario::report::RunReport;
 use crate::scenario::script::Script;
 use crate::scenario::spec::Set;
@@ -18,6 +19,16 @@ impl<'a> Stage<'a> {
             .collect();
         sets.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         sets
+    }
+
+    /// What is done to the fleet; tells whether all of it is done.
+    pub(super) fn step_fleet(&mut self) -> Result<bool, Failure> {
+        let gateways = &self.gateways;
+        let restored = || gateways.iter().map(Gateway::restored).sum();
+        match &mut self.fleet {
+            Some(fleet) => fleet.step(restored),
+            None => Ok(true),
+        }
     }
 
     /// Protection is to come back after each: what was seen before does not count.

@@ -15,20 +15,20 @@ use crate::diff::Difference;
 use crate::impact::{Change, Impact};
 use crate::read::{Code, Issue};
 
+pub use captures::{Capture, CaptureList, CapturePhase, NewCapture};
 pub use host::{
     AddressState, ConfinementList, Drift, DriftKind, DriftList, Enrol, InterfaceList,
     InterfaceState, RouteList, RouteState, SyslogState,
 };
-pub use captures::{Capture, CaptureList, CapturePhase, NewCapture};
 pub use pages::{
     AuditPage, AuditRecord, Drop, DropList, FlowPage, NewToken, PeerList, PeerState, TokenInfo,
     TokenMade, VersionInfo,
 };
+pub use peers::{Compatibility, Direction, EchoReport, FlowsReport, Mismatch, PeerTest, Setting};
 pub use ports::{
     FecState, LldpCounters, LldpList, LldpNeighbour, Module, ModuleLane, PortEntry, PortLink,
     PortList,
 };
-pub use peers::{Compatibility, Direction, EchoReport, FlowsReport, Mismatch, PeerTest, Setting};
 pub use support::{Bundle, BundleList, BundlePhase};
 
 /// Media type of [`Problem`].

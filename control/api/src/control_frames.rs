@@ -58,7 +58,7 @@ impl ControlFrames {
             ("drop", ControlPolicy::Drop),
             ("transparent", ControlPolicy::Transparent),
         ];
-        let mut policy = |key, default| t.or(key, default, |n| n.choice(&words));
+        let mut policy = |key, default| t.or_told(key, default, |n| n.choice(&words));
         let lldp = policy("lldp", default.lldp);
         let stp = policy("stp", default.stp);
         let lacp = policy("lacp", default.lacp);

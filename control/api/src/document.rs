@@ -37,7 +37,7 @@ impl Document {
     pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
         let mut table = node.table()?;
         let version = table.required("version", |n| n.integer(FORMAT_VERSION..=FORMAT_VERSION));
-        let workers = table.or("workers", 1, |n| n.integer(1..=64));
+        let workers = table.or_told("workers", 1, |n| n.integer(1..=64));
         let segments = table.required("segments", read_segments);
         let ipfix = table.optional("ipfix", |n| n.table().and_then(Ipfix::read));
         let management = table.optional("management", |n| n.table().and_then(Management::read));

@@ -64,13 +64,13 @@ pub struct ApiClient {
 impl Management {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
         let address = |text: &str| text.parse::<SocketAddr>().ok();
-        let listeners = t.or("listeners", BTreeMap::new(), |n| {
+        let listeners = t.or_told("listeners", BTreeMap::new(), |n| {
             let expected = "an address with a port, such as \"192.0.2.1:8443\" or \"[::]:8443\"";
             let read = |n: &Node<'_>| n.table().map(Table::finish).map(|()| Empty {});
             bounded(n, n.map(expected, address, read)?)
         });
         let tls = t.optional("tls", |n| n.table().and_then(ManagementTls::read));
-        let clients = t.or("clients", BTreeMap::new(), |n| {
+        let clients = t.or_told("clients", BTreeMap::new(), |n| {
             let expected = "a DNS name of 1 to 253 characters";
             n.describe(|| json!({"propertyNames": {"minLength": 1, "maxLength": 253}}));
             let name = |text: &str| (1..=253).contains(&text.len()).then(|| text.to_owned());

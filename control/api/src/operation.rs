@@ -91,8 +91,8 @@ impl Default for Bypass {
 impl Bypass {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
         let d = Self::default();
-        let relay = t.or("relay", d.relay, read_relay);
-        let duration_s = t.or("duration_s", d.duration_s, |n| {
+        let relay = t.or_told("relay", d.relay, read_relay);
+        let duration_s = t.or_told("duration_s", d.duration_s, |n| {
             n.integer(1..=MAX_DURATION_S)
         });
         let reason = t.optional("reason", |n| {
@@ -172,11 +172,11 @@ impl LinkPropagation {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
         let d = Self::default();
         let words = [("hub", Propagation::Hub), ("wire", Propagation::Wire)];
-        let mode = t.or("mode", d.mode, |n| n.choice(&words));
-        let down = t.or("down_delay_ms", d.down_delay_ms, |n| {
+        let mode = t.or_told("mode", d.mode, |n| n.choice(&words));
+        let down = t.or_told("down_delay_ms", d.down_delay_ms, |n| {
             n.integer(0..=MAX_DELAY_MS)
         });
-        let up = t.or("up_delay_ms", d.up_delay_ms, |n| {
+        let up = t.or_told("up_delay_ms", d.up_delay_ms, |n| {
             n.integer(0..=MAX_DELAY_MS)
         });
         t.finish();

@@ -171,41 +171,41 @@ impl Default for Limits {
 impl Policy {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
         let d = Self::default();
-        let k = t.or("k", d.k, |n| n.integer(1..=128));
-        let k_max = t.or("k_max", d.k_max, |n| n.integer(1..=128));
-        let adapt_k = t.or("adapt_k", d.adapt_k, Node::flag);
-        let m_min = t.or("m_min", d.m_min, |n| n.integer(0..=128));
-        let m_max = t.or("m_max", d.m_max, |n| n.integer(0..=128));
-        let m_cong = t.or("m_cong", d.m_cong, |n| n.integer(0..=128));
-        let share = t.or("repair_share_max", d.repair_share_max, |n| {
+        let k = t.or_told("k", d.k, |n| n.integer(1..=128));
+        let k_max = t.or_told("k_max", d.k_max, |n| n.integer(1..=128));
+        let adapt_k = t.or_told("adapt_k", d.adapt_k, Node::flag);
+        let m_min = t.or_told("m_min", d.m_min, |n| n.integer(0..=128));
+        let m_max = t.or_told("m_max", d.m_max, |n| n.integer(0..=128));
+        let m_cong = t.or_told("m_cong", d.m_cong, |n| n.integer(0..=128));
+        let share = t.or_told("repair_share_max", d.repair_share_max, |n| {
             n.number(0.0..=1.0)
         });
-        let epsilon = t.or("epsilon", d.epsilon, |n| n.number(1e-12..=0.5));
+        let epsilon = t.or_told("epsilon", d.epsilon, |n| n.number(1e-12..=0.5));
         let target_fec = t.optional("target_fec", |n| n.number(1e-15..=0.5));
         let target_final = t.optional("target_final", |n| n.number(1e-15..=0.5));
-        let strict_repair_loss = t.or("strict_repair_loss", d.strict_repair_loss, Node::flag);
-        let congestion_ce = t.or("congestion_ce", d.congestion_ce, |n| n.number(0.0..=1.0));
-        let congestion_delay_us = t.or("congestion_delay_us", d.congestion_delay_us, |n| {
+        let strict_repair_loss = t.or_told("strict_repair_loss", d.strict_repair_loss, Node::flag);
+        let congestion_ce = t.or_told("congestion_ce", d.congestion_ce, |n| n.number(0.0..=1.0));
+        let congestion_delay_us = t.or_told("congestion_delay_us", d.congestion_delay_us, |n| {
             n.integer(0..=10_000_000)
         });
-        let initial_loss = t.or("initial_loss", d.initial_loss, |n| n.number(0.0..=0.5));
-        let hold_ns = t.or("hold_ns", d.hold_ns, read_hold);
+        let initial_loss = t.or_told("initial_loss", d.initial_loss, |n| n.number(0.0..=0.5));
+        let hold_ns = t.or_told("hold_ns", d.hold_ns, read_hold);
         let rnic_timeout_ns = t.optional("rnic_timeout_ns", |n| n.integer(1..=600 * SECOND_NS));
         let domain_rtt_ns = t.optional("domain_rtt_ns", |n| n.integer(1..=10 * SECOND_NS));
-        let start = t.or("start_after_packets", d.start_after_packets, |n| {
+        let start = t.or_told("start_after_packets", d.start_after_packets, |n| {
             n.integer(1..=1 << 20)
         });
-        let verify_sources = t.or("verify_sources", d.verify_sources, Node::flag);
-        let source_copy = t.or("source_copy", d.source_copy, Node::flag);
-        let replay = t.or("replay", d.replay, Node::flag);
-        let responses = t.or("responses", d.responses, Node::flag);
-        let learn = t.or("learn", d.learn, Node::flag);
-        let probe_mtu = t.or("probe_mtu", d.probe_mtu, Node::flag);
+        let verify_sources = t.or_told("verify_sources", d.verify_sources, Node::flag);
+        let source_copy = t.or_told("source_copy", d.source_copy, Node::flag);
+        let replay = t.or_told("replay", d.replay, Node::flag);
+        let responses = t.or_told("responses", d.responses, Node::flag);
+        let learn = t.or_told("learn", d.learn, Node::flag);
+        let probe_mtu = t.or_told("probe_mtu", d.probe_mtu, Node::flag);
         let ecn = [
             ("not_ect", RestoredEcn::NotEct),
             ("ect0", RestoredEcn::Ect0),
         ];
-        let restored_ecn = t.or("restored_ecn", d.restored_ecn, |n| n.choice(&ecn));
+        let restored_ecn = t.or_told("restored_ecn", d.restored_ecn, |n| n.choice(&ecn));
         t.finish();
         Some(Self {
             k: k?,
@@ -251,20 +251,20 @@ fn read_hold(node: &Node<'_>) -> Option<Hold> {
 impl Limits {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
         let d = Self::default();
-        let flows = t.or("flows", d.flows, |n| n.integer(1..=1 << 20));
-        let retained = t.or("retained_frames", d.retained_frames, |n| {
+        let flows = t.or_told("flows", d.flows, |n| n.integer(1..=1 << 20));
+        let retained = t.or_told("retained_frames", d.retained_frames, |n| {
             n.integer(0..=1 << 24)
         });
-        let held = t.or("held_frames", d.held_frames, |n| n.integer(0..=1 << 24));
-        let open_blocks = t.or("open_blocks", d.open_blocks, |n| n.integer(1..=u16::MAX));
-        let hello_per_s = t.or("hello_per_s", d.hello_per_s, |n| n.integer(1..=1_000_000));
-        let outstanding = t.or("hello_outstanding", d.hello_outstanding, |n| {
+        let held = t.or_told("held_frames", d.held_frames, |n| n.integer(0..=1 << 24));
+        let open_blocks = t.or_told("open_blocks", d.open_blocks, |n| n.integer(1..=u16::MAX));
+        let hello_per_s = t.or_told("hello_per_s", d.hello_per_s, |n| n.integer(1..=1_000_000));
+        let outstanding = t.or_told("hello_outstanding", d.hello_outstanding, |n| {
             n.integer(1..=1 << 20)
         });
-        let reports = t.or("report_budget", d.report_budget, |n| {
+        let reports = t.or_told("report_budget", d.report_budget, |n| {
             n.integer(1..=100_000_000)
         });
-        let idle = t.or("flow_idle_ms", d.flow_idle_ms, |n| {
+        let idle = t.or_told("flow_idle_ms", d.flow_idle_ms, |n| {
             n.integer(1000..=86_400_000)
         });
         t.finish();

@@ -320,7 +320,18 @@ impl<'a> Table<'a> {
     }
 
     /// A key with a default.
-    pub fn or<T: Serialize>(
+    pub fn or<T>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        read: impl FnOnce(&Node<'a>) -> Option<T>,
+    ) -> Option<T> {
+        self.optional(key, read)
+            .map(|value| value.unwrap_or(default))
+    }
+
+    /// A key with a default that a schema tells.
+    pub(crate) fn or_told<T: Serialize>(
         &mut self,
         key: &'static str,
         default: T,
@@ -330,8 +341,7 @@ impl<'a> Table<'a> {
             let place = self.node.child(key, None);
             place.describe(|| default_of(&default));
         }
-        self.optional(key, read)
-            .map(|value| value.unwrap_or(default))
+        self.or(key, default, read)
     }
 
     /// Says to a schema which keys belong to which word of the key `key`: those that `read` asks for. While a

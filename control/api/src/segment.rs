@@ -229,32 +229,32 @@ impl Segment {
         let words = Mode::ALL.map(|mode| (mode.name(), mode));
         let mode = t.required("mode", |n| n.choice(&words));
         let failures = [("wire", OnFailure::Wire), ("block", OnFailure::Block)];
-        let on_failure = t.or("on_failure", OnFailure::default(), |n| n.choice(&failures));
-        let bypass = t.or("bypass", Bypass::default(), |n| {
+        let on_failure = t.or_told("on_failure", OnFailure::default(), |n| n.choice(&failures));
+        let bypass = t.or_told("bypass", Bypass::default(), |n| {
             n.table().and_then(Bypass::read)
         });
-        let links = t.or("link_propagation", LinkPropagation::default(), |n| {
+        let links = t.or_told("link_propagation", LinkPropagation::default(), |n| {
             n.table().and_then(LinkPropagation::read)
         });
         let lan = t.required("lan", read_device);
         let wan = t.required("wan", read_device);
         let crem_port = t.required("crem_port", |n| n.integer(1..=u16::MAX));
         let path_mtu = t.required("path_mtu", |n| n.integer(576..=9216));
-        let rdma_mtu = t.or("rdma_mtu", 4096, read_rdma_mtu);
+        let rdma_mtu = t.or_told("rdma_mtu", 4096, read_rdma_mtu);
         let wan_rate = t.optional("wan_rate_mbit", |n| n.integer(1..=1_000_000));
-        let served = t.or("served", BTreeMap::new(), read_set);
-        let peers = t.or("peers", BTreeMap::new(), |n| read_networks(n, read_peer));
-        let allowed_peers = t.or("allowed_peers", BTreeMap::new(), read_set);
-        let reporters = t.or("reporters", BTreeMap::new(), read_set);
+        let served = t.or_told("served", BTreeMap::new(), read_set);
+        let peers = t.or_told("peers", BTreeMap::new(), |n| read_networks(n, read_peer));
+        let allowed_peers = t.or_told("allowed_peers", BTreeMap::new(), read_set);
+        let reporters = t.or_told("reporters", BTreeMap::new(), read_set);
         let inband = t.optional("inband", |n| n.table().and_then(Inband::read));
         let vxlan = t.optional("vxlan", |n| n.table().and_then(Vxlan::read));
-        let control = t.or("control_frames", ControlFrames::default(), |n| {
+        let control = t.or_told("control_frames", ControlFrames::default(), |n| {
             n.table().and_then(ControlFrames::read)
         });
-        let policy = t.or("policy", Policy::default(), |n| {
+        let policy = t.or_told("policy", Policy::default(), |n| {
             n.table().and_then(Policy::read)
         });
-        let limits = t.or("limits", Limits::default(), |n| {
+        let limits = t.or_told("limits", Limits::default(), |n| {
             n.table().and_then(Limits::read)
         });
         t.finish();
@@ -410,7 +410,7 @@ impl Inband {
             }
         });
         let vlan = t.optional("vlan", |n| n.integer(1..=4094u16));
-        let port = t.or("port", Side::Wan, |n| {
+        let port = t.or_told("port", Side::Wan, |n| {
             n.choice(&[("lan", Side::Lan), ("wan", Side::Wan)])
         });
         let gateway = t.optional("gateway", read_station_address);

@@ -33,9 +33,9 @@ pub struct Vxlan {
 
 impl Vxlan {
     pub(crate) fn read(mut t: Table<'_>) -> Option<Self> {
-        let port = t.or("port", 4789, |n| n.integer(1..=u16::MAX));
-        let networks = t.or("networks", BTreeMap::new(), read_networks);
-        let overhead = t.or("overhead", OVER_IPV4, |n| n.integer(OVER_IPV4..=MOST));
+        let port = t.or_told("port", 4789, |n| n.integer(1..=u16::MAX));
+        let networks = t.or_told("networks", BTreeMap::new(), read_networks);
+        let overhead = t.or_told("overhead", OVER_IPV4, |n| n.integer(OVER_IPV4..=MOST));
         t.finish();
         Some(Self {
             port: port?,

@@ -147,19 +147,19 @@ impl Collector {
         let port = t.optional("port", |n| n.integer(1..=u16::MAX));
         let port = port.map(|port| port.unwrap_or(default_port));
         let tls = t.optional("tls", |n| n.table().and_then(TlsPeer::read));
-        let packets = t.or("packets", true, |n| n.flag());
-        let flows = t.or("flows", true, |n| n.flag());
-        let sequence = t.or("sequence", false, |n| n.flag());
-        let retry = t.or("retry_ms", 60_000, |n| n.integer(100..=86_400_000));
-        let connect = t.or("connect_timeout_ms", 10_000, |n| n.integer(100..=120_000));
-        let confirm = t.or("confirm_ms", 1000, |n| n.integer(0..=60_000));
-        let stall = t.or("stall_timeout_ms", 30_000, |n| n.integer(100..=600_000));
-        let flush = t.or("flush_ms", 1000, |n| n.integer(1..=60_000));
-        let statistics = t.or("statistics_ms", 60_000, |n| n.integer(100..=3_600_000));
-        let queue = t.or("queue_kb", 4096, |n| n.integer(1..=1 << 20));
-        let message = t.or("max_message", 1400, |n| n.integer(320..=u16::MAX));
+        let packets = t.or_told("packets", true, |n| n.flag());
+        let flows = t.or_told("flows", true, |n| n.flag());
+        let sequence = t.or_told("sequence", false, |n| n.flag());
+        let retry = t.or_told("retry_ms", 60_000, |n| n.integer(100..=86_400_000));
+        let connect = t.or_told("connect_timeout_ms", 10_000, |n| n.integer(100..=120_000));
+        let confirm = t.or_told("confirm_ms", 1000, |n| n.integer(0..=60_000));
+        let stall = t.or_told("stall_timeout_ms", 30_000, |n| n.integer(100..=600_000));
+        let flush = t.or_told("flush_ms", 1000, |n| n.integer(1..=60_000));
+        let statistics = t.or_told("statistics_ms", 60_000, |n| n.integer(100..=3_600_000));
+        let queue = t.or_told("queue_kb", 4096, |n| n.integer(1..=1 << 20));
+        let message = t.or_told("max_message", 1400, |n| n.integer(320..=u16::MAX));
         let mtu = t.optional("mtu", |n| n.integer(512..=9216));
-        let refresh = t.or("refresh_ms", 600_000, |n| n.integer(100..=86_400_000));
+        let refresh = t.or_told("refresh_ms", 600_000, |n| n.integer(100..=86_400_000));
         t.finish();
         Some(Self {
             transport: transport?,
@@ -203,7 +203,7 @@ impl TlsPeer {
             }
             Some(names)
         });
-        let fingerprints = t.or("fingerprints", BTreeMap::new(), |n| {
+        let fingerprints = t.or_told("fingerprints", BTreeMap::new(), |n| {
             let expected = "a SHA-256 fingerprint of 64 hexadecimal digits";
             n.describe(|| json!({"propertyNames": {"pattern": "^[0-9A-Fa-f:]{64,}$"}}));
             n.map(expected, |text| text.parse().ok(), read_empty)

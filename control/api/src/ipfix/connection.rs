@@ -55,7 +55,7 @@ impl Connection {
         let qp = t.optional("qp", |n| n.integer(2..=0x00ff_ffff));
         let pkey = t.optional("pkey", |n| n.integer(0..=u16::MAX));
         let tags = Tags::read(&mut t);
-        let window = t.or("window", 4096, |n| n.integer(1..=MAX_WINDOW));
+        let window = t.or_told("window", 4096, |n| n.integer(1..=MAX_WINDOW));
         let generation = t.optional("generation", |n| n.integer(0..=u64::MAX));
         let operations = t.required("only_send_and_write", stated);
         let coverage = t.required("complete_and_unambiguous", stated);

@@ -174,31 +174,31 @@ impl Ipfix {
         let domain = t.required("domain", |n| n.integer(1..=u32::MAX));
         let pen = t.required("pen", |n| n.integer(1..=u32::MAX));
         let first = t.optional("first_element", |n| n.integer(1..=32656u16));
-        let elements = t.or("elements", BTreeMap::new(), |n| {
+        let elements = t.or_told("elements", BTreeMap::new(), |n| {
             n.describe(|| json!({"propertyNames": {"minLength": 1}}));
             let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
             n.map("the name of an element", name, |n| n.integer(1..=0x7fffu16))
         });
-        let qp_octets = t.or("qp_octets", 3, |n| n.integer(3..=4u8));
-        let time_error = t.or("time_error_ns", 1000, |n| n.integer(0..=u32::MAX));
-        let memory = t.or("memory_mb", 256, |n| n.integer(1..=1 << 20));
-        let vxlan_port = t.or("vxlan_port", 4789, |n| n.integer(1..=u16::MAX));
-        let scopes = t.or("scopes", BTreeMap::new(), |n| {
+        let qp_octets = t.or_told("qp_octets", 3, |n| n.integer(3..=4u8));
+        let time_error = t.or_told("time_error_ns", 1000, |n| n.integer(0..=u32::MAX));
+        let memory = t.or_told("memory_mb", 256, |n| n.integer(1..=1 << 20));
+        let vxlan_port = t.or_told("vxlan_port", 4789, |n| n.integer(1..=u16::MAX));
+        let scopes = t.or_told("scopes", BTreeMap::new(), |n| {
             read_named(n, MAX_SCOPES, Scope::read)
         });
-        let points = t.or("points", BTreeMap::new(), |n| {
+        let points = t.or_told("points", BTreeMap::new(), |n| {
             read_named(n, usize::MAX, ObservationPoint::read)
         });
-        let flows = t.or("flows", AggregateFlows::default(), |n| {
+        let flows = t.or_told("flows", AggregateFlows::default(), |n| {
             n.table().and_then(AggregateFlows::read)
         });
-        let sequence = t.or("sequence", SequenceBounds::default(), |n| {
+        let sequence = t.or_told("sequence", SequenceBounds::default(), |n| {
             n.table().and_then(SequenceBounds::read)
         });
-        let connections = t.or("connections", BTreeMap::new(), |n| {
+        let connections = t.or_told("connections", BTreeMap::new(), |n| {
             read_named(n, connection::MAX, Connection::read)
         });
-        let collectors = t.or("collectors", BTreeMap::new(), |n| {
+        let collectors = t.or_told("collectors", BTreeMap::new(), |n| {
             read_named(n, MAX_COLLECTORS, Collector::read)
         });
         t.finish();
@@ -267,7 +267,7 @@ impl Tags {
     fn read(t: &mut Table<'_>) -> Option<Self> {
         let vlan = t.optional("vlan", |n| n.integer(0..=4094u16));
         let inner = t.optional("inner_vlan", |n| n.integer(0..=4094u16));
-        let any = t.or("any_tags", false, |n| n.flag());
+        let any = t.or_told("any_tags", false, |n| n.flag());
         let vxlan = t.optional("vxlan", |n| n.integer(0..=0x00ff_ffffu32));
         let (vlan, inner_vlan, any_tags, vxlan) = (vlan?, inner?, any?, vxlan?);
         if vxlan.is_some() && (vlan.is_some() || any_tags) {
@@ -291,15 +291,15 @@ impl Tags {
 impl AggregateFlows {
     fn read(mut t: Table<'_>) -> Option<Self> {
         let d = Self::default();
-        let max = t.or("max_flows", d.max_flows, |n| n.integer(1..=1 << 22));
+        let max = t.or_told("max_flows", d.max_flows, |n| n.integer(1..=1 << 22));
         // 0 would read as "without timeout" in the options record.
-        let active = t.or("active_timeout_s", d.active_timeout_s, |n| {
+        let active = t.or_told("active_timeout_s", d.active_timeout_s, |n| {
             n.integer(1..=u16::MAX)
         });
-        let idle = t.or("idle_timeout_s", d.idle_timeout_s, |n| {
+        let idle = t.or_told("idle_timeout_s", d.idle_timeout_s, |n| {
             n.integer(1..=u16::MAX)
         });
-        let opcode = t.or("opcode_key", d.opcode_key, |n| n.flag());
+        let opcode = t.or_told("opcode_key", d.opcode_key, |n| n.flag());
         t.finish();
         Some(Self {
             max_flows: max?,
@@ -313,14 +313,14 @@ impl AggregateFlows {
 impl SequenceBounds {
     fn read(mut t: Table<'_>) -> Option<Self> {
         let d = Self::default();
-        let connections = t.or("max_connections", d.max_connections, |n| {
+        let connections = t.or_told("max_connections", d.max_connections, |n| {
             n.integer(1..=1 << 20)
         });
-        let epochs = t.or("max_epochs", d.max_epochs, |n| n.integer(1..=1 << 20));
-        let interval = t.or("report_interval_ms", d.report_interval_ms, |n| {
+        let epochs = t.or_told("max_epochs", d.max_epochs, |n| n.integer(1..=1 << 20));
+        let interval = t.or_told("report_interval_ms", d.report_interval_ms, |n| {
             n.integer(10..=3_600_000)
         });
-        let idle = t.or("idle_timeout_ms", d.idle_timeout_ms, |n| {
+        let idle = t.or_told("idle_timeout_ms", d.idle_timeout_ms, |n| {
             n.integer(100..=86_400_000)
         });
         t.finish();

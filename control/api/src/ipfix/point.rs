@@ -115,8 +115,8 @@ impl ObservationPoint {
         let place = t.required("place", |n| n.choice(PLACES));
         let base = t.required("base", |n| n.integer(0..=u64::MAX - u64::from(u16::MAX)));
         let packets = t.optional("packets", |n| n.table().and_then(PacketObservation::read));
-        let flows = t.or("flows", false, |n| n.flag());
-        let sequence = t.or("sequence", false, |n| n.flag());
+        let flows = t.or_told("flows", false, |n| n.flag());
+        let sequence = t.or_told("sequence", false, |n| n.flag());
         t.finish();
         Some(Self {
             segment: segment?,
@@ -173,7 +173,7 @@ impl PacketObservation {
 }
 
 fn read_count(t: &mut Table<'_>) -> Option<Select> {
-    let interval = t.or("interval", 1, |n| n.integer(1..=u32::MAX));
+    let interval = t.or_told("interval", 1, |n| n.integer(1..=u32::MAX));
     let space = t.required("space", |n| n.integer(0..=u32::MAX));
     let (interval, space) = interval.zip(space)?;
     Some(Select::Count { interval, space })
@@ -185,11 +185,11 @@ fn read_probability(t: &mut Table<'_>) -> Option<Select> {
 }
 
 fn read_hash(t: &mut Table<'_>) -> Option<Select> {
-    let offset = t.or("offset", 0, |n| n.integer(0..=u16::MAX));
+    let offset = t.or_told("offset", 0, |n| n.integer(0..=u16::MAX));
     // UDP header and BTH: what differs from packet to packet.
-    let size = t.or("size", 20, |n| n.integer(1..=u16::MAX));
-    let initial = t.or("initial", 0, |n| n.integer(0..=u32::MAX));
-    let from = t.or("from", 0, |n| n.integer(0..=u32::MAX))?;
+    let size = t.or_told("size", 20, |n| n.integer(1..=u16::MAX));
+    let initial = t.or_told("initial", 0, |n| n.integer(0..=u32::MAX));
+    let from = t.or_told("from", 0, |n| n.integer(0..=u32::MAX))?;
     let to = t.required("to", |n| n.integer(from..=u32::MAX));
     Some(Select::Hash {
         offset: offset?,

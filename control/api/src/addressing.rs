@@ -83,7 +83,7 @@ fn interface_name(text: &str) -> Option<String> {
 impl ManagementInterface {
     fn read(node: &Node<'_>) -> Option<Self> {
         let mut t = node.table()?;
-        let addresses = t.or("addresses", BTreeMap::new(), |n| {
+        let addresses = t.or_told("addresses", BTreeMap::new(), |n| {
             let expected = "an address with the length of its prefix, such as \"192.0.2.10/24\"";
             let address = |text: &str| {
                 let prefix = text.parse::<Prefix>().ok().filter(|_| text.contains('/'));

@@ -80,10 +80,10 @@ impl Management {
             ("system", Addressing::System),
             ("gateway", Addressing::Gateway),
         ];
-        let addressing = t.or("addressing", Addressing::System, |n| n.choice(&words));
-        let interfaces = t.or("interfaces", BTreeMap::new(), addressing::interfaces);
-        let routes = t.or("routes", BTreeMap::new(), addressing::routes);
-        let syslog = t.or("syslog", BTreeMap::new(), syslog::servers);
+        let addressing = t.or_told("addressing", Addressing::System, |n| n.choice(&words));
+        let interfaces = t.or_told("interfaces", BTreeMap::new(), addressing::interfaces);
+        let routes = t.or_told("routes", BTreeMap::new(), addressing::routes);
+        let syslog = t.or_told("syslog", BTreeMap::new(), syslog::servers);
         t.finish();
         Some(Self {
             listeners: listeners?,

@@ -101,13 +101,13 @@ impl SyslogServer {
         let authorities = t.optional("authorities", |n| {
             n.text("the path of a PEM file").map(str::to_owned)
         });
-        let facility = t.or("facility", 16, |n| n.integer(0..=23));
+        let facility = t.or_told("facility", 16, |n| n.integer(0..=23));
         let levels = [
             ("error", SyslogLevel::Error),
             ("warning", SyslogLevel::Warning),
             ("info", SyslogLevel::Info),
         ];
-        let level = t.or("level", SyslogLevel::Info, |n| n.choice(&levels));
+        let level = t.or_told("level", SyslogLevel::Info, |n| n.choice(&levels));
         t.finish();
         Some(Self {
             host: host?,

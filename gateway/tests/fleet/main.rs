@@ -97,7 +97,7 @@ fn etcd_may_go_and_come_back() {
     };
     world.start_control();
     // Nobody needs it to start.
-    world.start_agent(QUICK);
+    world.start_agent("[rollout]\nconfirm_s = 5\nsettle_s = 1\n");
     std::thread::sleep(Duration::from_millis(300));
     world.start_etcd(&[]);
     world.put(BASE, &base(16));

@@ -496,6 +496,28 @@ fn three_tries_without_a_verdict_are_enough() {
 }
 
 #[test]
+fn what_the_gateway_took_back_is_tried_again_only_where_nobody_judged_it() {
+    for (cause, phase) in [
+        (Cause::Timeout, Phase::Applied),
+        (Cause::Restart, Phase::Applied),
+        (Cause::Cancelled, Phase::Failed),
+        (Cause::ApplyFailed, Phase::Failed),
+        (Cause::DataplaneRestart, Phase::Failed),
+    ] {
+        let mut w = World::new();
+        w.desire(&json!({"v": 1}));
+        w.pass(2);
+        w.roll_back(cause);
+        w.pass(1);
+        assert_eq!(w.log[3..], ["ask", "give back"], "{cause:?}");
+        w.pass(20);
+        assert_eq!(w.status.state, phase, "{cause:?}");
+        let told = w.status.problem.as_ref().and_then(|p| p.cause);
+        assert_eq!(told, (phase == Phase::Failed).then_some(cause));
+    }
+}
+
+#[test]
 fn an_applied_document_stays_when_etcd_goes() {
     let mut w = World::new();
     w.desire(&json!({"v": 1}));

@@ -96,7 +96,7 @@ pub(crate) async fn delete(
 /// The file of a capture that is over. Who takes it is in the audit log.
 #[utoipa::path(get, path = "/v1/captures/{id}/pcapng", operation_id = "download_capture", tag = "diagnosis",
     params(("id" = String, Path, description = "id of the capture")),
-    responses((status = 200, body = Vec<u8>, content_type = "application/x-pcapng"), Failures))]
+    responses((status = 200, body = inline(download::Octets), content_type = "application/x-pcapng"), Failures))]
 pub(crate) async fn pcapng(
     State(app): State<App>,
     _: Operator,

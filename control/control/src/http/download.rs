@@ -14,6 +14,12 @@ use tokio::task::JoinHandle;
 /// Octets of a piece.
 const PIECE: usize = 128 << 10;
 
+/// The octets of a file, for the description of the API.
+#[derive(utoipa::ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[allow(dead_code, reason = "only described")]
+pub(crate) struct Octets(Vec<u8>);
+
 /// An answer with a file that is offered under a name.
 pub(crate) fn file(
     (file, length): (File, u64),

@@ -105,7 +105,7 @@ pub(crate) async fn get(
 /// The file of a support bundle, a tar archive packed with gzip.
 #[utoipa::path(get, path = "/v1/support-bundles/{id}/file", operation_id = "download_bundle", tag = "diagnosis",
     params(("id" = String, Path, description = "id of the bundle")),
-    responses((status = 200, body = Vec<u8>, content_type = "application/gzip"), Failures))]
+    responses((status = 200, body = inline(download::Octets), content_type = "application/gzip"), Failures))]
 pub(crate) async fn file(
     State(app): State<App>,
     _: Admin,

@@ -9,6 +9,7 @@ use crem_core::plan::{Family, max_symbol_length, symbol_length};
 use crem_core::policy::{Targets, Thresholds};
 use crem_wire::crem::registry::Scheme;
 
+use crate::protect::AHEAD;
 use crate::team::Place;
 
 /// Octets of a frame, for turning bounds in frames into bounds in octets, which then never bind first.
@@ -103,6 +104,7 @@ fn fec(segment: &Segment, core: &mut CoreConfig) {
 }
 
 fn csf(segment: &Segment, place: &Place, core: &mut CoreConfig) {
+    core.csf.ahead = AHEAD;
     let limits = &segment.limits;
     core.csf.max_flows = place.share_of_flows(limits.flows);
     core.csf.start_after = segment.policy.start_after_packets;

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use crate::csf::Ahead;
 use crate::policy::{Bounds, Targets, Thresholds};
 use crate::time::Duration;
 
@@ -191,6 +192,8 @@ pub struct CsfConfig {
     /// LOSS_REPORTs per second that admitted flows may cause: the sum of 1/SRTT over all of them, the
     /// busiest flows first (AMB-SCALE).
     pub report_budget: u32,
+    /// Coding of packets before their block is complete.
+    pub ahead: Ahead,
     /// Without packets for this long a flow is closed with reason 1.
     pub idle: Duration,
     /// Floor of the retention of a closed block; it is kept max(8 SRTT, this) (AMB-KEEP).
@@ -375,6 +378,7 @@ impl Default for CsfConfig {
             hello_rate: 2_000,
             hello_outstanding: 512,
             report_budget: 200_000,
+            ahead: Ahead::OFF,
             idle: Duration::from_secs(30),
             keep_floor: Duration::from_millis(100),
             retain_octets: 256 << 20,

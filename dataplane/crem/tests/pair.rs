@@ -5,9 +5,9 @@
 mod world;
 
 use crem_core::crf::Crf;
-use crem_core::csf::Csf;
+use crem_core::csf::{Ahead, Csf};
 use crem_core::time::Duration;
-use world::{MS, Path, World, config, key};
+use world::{MS, Path, Tally, World, config, key};
 
 /// Brings flow `qp` to protection on a clean path and returns the next PSN.
 fn protect(world: &mut World, qp: u32, first: u32) -> u32 {
@@ -149,7 +149,7 @@ fn reordering_alone_draws_next_to_no_repair() {
 }
 
 /// Everything at once: flows of different pace and packet size, READs, pauses, loss of all kinds.
-fn mixed(seed: u64) {
+fn mixed(seed: u64, ahead: Ahead) -> (Tally, u64) {
     let path = Path {
         jitter: MS / 10,
         burst_ppm: 300_000,
@@ -158,7 +158,9 @@ fn mixed(seed: u64) {
         ce_ppm: 100,
         ..Path::new(10, 5_000)
     };
-    let mut world = World::new(config(), path, seed);
+    let mut config = config();
+    config.csf.ahead = ahead;
+    let mut world = World::new(config, path, seed);
     let mut next: Vec<u32> = (0..12)
         .map(|qp| protect(&mut world, qp, qp.wrapping_mul(0x123_4567) & 0xff_ffff))
         .collect();
@@ -192,13 +194,30 @@ fn mixed(seed: u64) {
         world.csf.counters(),
         world.crf.counters()
     );
+    (t, world.joined)
+}
+
+/// Packets that are coded as they come make the same symbols as blocks that are coded at their end; with few slots,
+/// with enough, and with none.
+#[test]
+fn coding_ahead_changes_nothing_that_shows() {
+    let (at_the_end, none) = mixed(7, Ahead::OFF);
+    let joined = [9, 40, 400].map(|slots| {
+        let (tally, joined) = mixed(7, Ahead { slots, shortest: 0 });
+        assert_eq!(tally, at_the_end, "{slots} slots");
+        joined
+    });
+    assert!(
+        none == 0 && joined[0] >= 10 && joined[2] >= joined[0],
+        "{joined:?}"
+    );
 }
 
 // shows: CREM-SCOPE-05, CREM-RECV-03
 #[test]
 fn mixed_traffic_over_a_bad_path() {
     for seed in 1..=4 {
-        mixed(seed);
+        mixed(seed, Ahead::OFF);
     }
 }
 

@@ -58,9 +58,18 @@ impl Coder {
             if rows.is_empty() {
                 continue;
             }
-            let sources: Rc<[(u8, Packet)]> = part(&actions.sources, &job.sources)
+            let before = (!job.first)
+                .then(|| slots.get(rows.first()?.slot.0 as usize)?.as_ref())
+                .flatten();
+            let before = before.map_or(&[][..], |made| &made.sources);
+            let sources: Rc<[(u8, Packet)]> = before
                 .iter()
-                .filter_map(named)
+                .cloned()
+                .chain(
+                    part(&actions.sources, &job.sources)
+                        .iter()
+                        .filter_map(named),
+                )
                 .collect();
             if self.mode == Mode::Octets {
                 self.fill(sources.iter().map(|(_, packet)| packet));

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use crem_core::actions::{Actions, Emit, RepairKind, SlotId};
 use crem_core::config::{CoreConfig, Mode};
-use crem_core::csf::Csf;
+use crem_core::csf::{Ahead, Csf};
 use crem_core::learn::Ack;
 use crem_core::packet::{Desc, Namespace, PsnSpace, StreamKey};
 use crem_core::time::{Duration, Instant};
@@ -43,6 +43,8 @@ struct Told {
 }
 
 struct Driven {
+    /// Symbols may wait for their block to be complete.
+    ahead: bool,
     csf: Csf<Rc<u32>>,
     now: Instant,
     actions: Actions<Rc<u32>>,
@@ -78,6 +80,7 @@ pub fn calls(data: &[u8]) -> u64 {
     let mut reader = Reader::new(data);
     let mut config = config();
     config.responses = reader.once_in(2);
+    config.csf.ahead.slots = SLOTS / 4 * u32::from(config.responses);
     config.csf.learn = reader.once_in(2);
     config.fec.m_min = reader.octet() % 4;
     let mut world = Driven::new(config);
@@ -89,6 +92,11 @@ pub fn calls(data: &[u8]) -> u64 {
     world.csf.close_all(CloseReason::Normal);
     world.settle();
     assert_eq!(world.csf.retained(), (0, 0));
+    world.csf.on_timeout(world.now, &mut world.actions);
+    let free = &mut world.actions.free_slots;
+    free.sort_unstable_by_key(|slot| slot.0);
+    free.dedup();
+    assert_eq!(free.len(), SLOTS as usize, "a slot is lost");
     world.symbols
 }
 
@@ -110,6 +118,7 @@ impl world::World for Driven {
 impl Driven {
     fn new(config: CoreConfig) -> Self {
         Self {
+            ahead: config.csf.ahead != Ahead::OFF,
             csf: Csf::new(config, [9; 32]),
             now: Instant(1_000_000_000),
             actions: Actions {
@@ -381,7 +390,8 @@ impl Driven {
         }
         let slots: Vec<SlotId> = self.actions.emit.iter().filter_map(|e| e.slot).collect();
         for row in &self.actions.rows {
-            assert!(slots.contains(&row.slot), "a symbol that nobody sends");
+            let waits = self.ahead && !self.actions.free_slots.contains(&row.slot);
+            assert!(waits || slots.contains(&row.slot), "nobody sends it");
         }
         for slot in slots {
             assert!(

@@ -5,8 +5,8 @@ use crem_wire::crem::{BlockRequest, PsnRange, RangeRequest};
 use crem_wire::{Bitmap, Psn, RequestId};
 
 use super::flow::{Binding, Ctx};
-use super::repair::{Symbols, info_header};
 use super::retain::BlockId;
+use super::symbols::{Symbols, info_header};
 use crate::actions::RepairKind;
 use crate::mutate::{self, Fault};
 use crate::plan::{self, Answer, Request};
@@ -362,6 +362,7 @@ impl<B: Clone> Binding<B> {
             set,
             session: Some(ask.request),
             kind,
+            coded: 0,
         })
     }
 

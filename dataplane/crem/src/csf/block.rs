@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use crem_wire::{Bitmap, Psn};
 
+use super::ahead::BegunId;
 use super::params::Config;
 use crate::actions::SourceRef;
 use crate::packet::Desc;
@@ -19,6 +20,8 @@ pub(super) struct OpenBlock<B> {
     spans: Bitmap,
     /// Positions 0 .. covered are known to be present or absent.
     covered: u16,
+    /// Its symbols, if they were begun.
+    pub(super) begun: Option<BegunId>,
     /// When its first packet came.
     pub(super) opened: Instant,
     pub(super) sources: Vec<SourceRef<B>>,
@@ -39,6 +42,7 @@ impl<B: Clone> OpenBlock<B> {
             present: Bitmap::EMPTY,
             spans: Bitmap::EMPTY,
             covered: 0,
+            begun: None,
             opened: now,
             sources,
             octets: 0,

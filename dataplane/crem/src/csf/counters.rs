@@ -93,6 +93,8 @@ counters! {
         no_slot,
         /// Ordinary symbols sent.
         symbols_ordinary,
+        /// Symbols that were begun while their block was open, and not sent.
+        symbols_vain,
         /// Coded retransmission symbols sent.
         symbols_coded,
         /// Source Copies sent.

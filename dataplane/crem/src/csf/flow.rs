@@ -11,6 +11,7 @@ use crem_wire::{FlowId, Psn, Qpn};
 use hashbrown::HashMap;
 
 use super::admission::{Admission, Rank};
+use super::ahead::Begun;
 use super::answer::Deferred;
 use super::block::OpenBlock;
 use super::counters::CsfCounters;
@@ -60,6 +61,7 @@ pub(super) struct Shared<B> {
     pub(super) hello_bucket: TimeBucket,
     pub(super) admission: Admission,
     pub(super) retained: Retention<B>,
+    pub(super) begun: Begun,
     pub(super) timers: Timers,
     pub(super) rng: Rng,
     pub(super) counters: CsfCounters,
@@ -243,6 +245,7 @@ impl<B> Binding<B> {
     /// Gives up all blocks, open and closed.
     pub(super) fn clear_blocks(&mut self, slot: u32, sh: &mut Shared<B>) {
         if let Some(open) = self.open.take() {
+            sh.begun.abandon(open.begun);
             sh.retained.abandon(slot, open.sources);
         }
         for closed in self.closed.drain(..) {

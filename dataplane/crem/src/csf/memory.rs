@@ -53,6 +53,7 @@ impl<B> Shared<B> {
             + of_map(&self.by_nonce)
             + of_map(&self.descriptors)
             + self.retained.table_octets()
+            + self.begun.octets()
             + self.timers.octets()
             + self.events.octets()
             + of_queue(&self.outbox)

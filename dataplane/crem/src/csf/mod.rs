@@ -8,7 +8,7 @@
 //! Per packet `on_burst` compares the key with the previous packet's, adds to a few counters and buckets,
 //! and for a protected flow takes one reference and later gives it back. Per run of packets of one flow
 //! in a burst it makes one hash look-up, one table touch and one peer look-up. Per block there is one
-//! code job and, where symbols are sent, one more clone of every reference. The timer of a flow fires at
+//! code job, or with [`Ahead`] one for several packets, and, where symbols are sent, one more clone of every reference. The timer of a flow fires at
 //! most once per burst timeout. Nothing of it allocates once lists and tables have grown to their working
 //! size (`tests/allocations.rs`), and all of them are bounded by [`CoreConfig`]. `examples/csf_cost.rs`
 //! prints what that is in nanoseconds: some 30 to 40 a packet in bursts of 32, 250 to 270 alone.
@@ -19,6 +19,7 @@
 
 mod adapt;
 mod admission;
+mod ahead;
 mod answer;
 mod block;
 mod counters;
@@ -42,6 +43,7 @@ mod retain;
 mod sizes;
 pub(crate) mod states;
 mod status;
+mod symbols;
 pub(crate) mod track;
 mod traffic;
 mod volume;
@@ -51,6 +53,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::Ahead;
 pub use counters::CsfCounters;
 pub use datagram::{DatagramKey, DatagramStatus};
 pub use elsewhere::FlowIdChange;
@@ -69,6 +72,7 @@ use crem_wire::crem::registry::CloseReason;
 use hashbrown::HashMap;
 
 use self::admission::Admission;
+use self::ahead::Begun;
 use self::datagram::Datagrams;
 use self::flow::{Flow, Io, Shared};
 use self::learn::Learn;
@@ -119,6 +123,7 @@ impl<B: PktBuf> Csf<B> {
                 hello_bucket: hello_bucket(&cfg, Instant(0)),
                 admission: Admission::new(),
                 retained: Retention::new(csf),
+                begun: Begun::default(),
                 timers: Timers::default(),
                 rng: Rng::new(seed),
                 counters: CsfCounters::default(),
@@ -167,6 +172,7 @@ impl<B: PktBuf> Csf<B> {
     /// Takes packets that the caller has forwarded already, in their order.
     pub fn on_burst(&mut self, now: Instant, burst: &[Desc<B>], actions: &mut Actions<B>) {
         self.sh.counters.packets += burst.len() as u64;
+        self.sh.begun.give_back(actions);
         if self.sh.cfg.mode == Mode::Passthrough {
             self.sh.counters.passthrough += burst.len() as u64;
             return;
@@ -247,6 +253,7 @@ impl<B: PktBuf> Csf<B> {
 
     /// Serves everything that is due.
     pub fn on_timeout(&mut self, now: Instant, actions: &mut Actions<B>) {
+        self.sh.begun.give_back(actions);
         while let Some(slot) = self.sh.timers.pop_due(now) {
             self.with_flow(slot, |flow, sh| flow.on_timer(&mut Io { sh, actions, now }));
             if self.sh.timers.get(slot).is_some_and(|at| at <= now) {

@@ -8,9 +8,9 @@ use crem_wire::crem::registry::CloseReason;
 
 use super::flow::{Binding, Ctx, Flow, Shared};
 use super::negotiate::Cause;
-use super::repair::Symbols;
 use super::retain::Block;
 use super::states::{Input, State};
+use super::symbols::Symbols;
 use crate::events::Unprotected;
 use crate::plan::{self, Family};
 use crate::time::{Duration, Instant};

@@ -1,15 +1,15 @@
 //! Sources into blocks, and closed blocks into ordinary repair symbols, within the caps.
 
 use crem_wire::crem::RepairHeader;
-use crem_wire::crem::registry::Scheme;
-use crem_wire::{Bitmap, FlowId, Psn, RequestId};
+use crem_wire::{Bitmap, Psn};
 
 use super::adapt::open_blocks;
 use super::block::OpenBlock;
 use super::flow::{Binding, Closed, Ctx, Who};
 use super::params::Config;
 use super::retain::Block;
-use crate::actions::{Actions, CodeJob, Emit, RepairKind, Row};
+use super::symbols::{Symbols, info_header};
+use crate::actions::{Emit, RepairKind};
 use crate::bucket::RatioBucket;
 use crate::events::Event;
 use crate::mutate::{self, Fault};
@@ -189,9 +189,14 @@ impl<B: Clone> Binding<B> {
             ctx.sh.retained.abandon(ctx.who.slot, open.sources);
             return;
         }
+        let begun = open.begun;
         let mut block = closed_block(open, why, ctx.who.slot, ctx.now);
+        let (rows, coded) = ctx.sh.begun.claim(begun, ctx.actions);
         let count = self.ordinary_count(&block, ctx);
-        let sent = self.send_ordinary(&mut block, count, ctx);
+        ctx.sh.counters.symbols_vain += u64::from(rows.saturating_sub(count));
+        // With more symbols than were begun all are coded anew.
+        let coded = if count <= rows { coded } else { 0 };
+        let sent = self.send_ordinary(&mut block, count, coded, ctx);
         let sent = if sent == 0 {
             self.send_probe(&mut block, ctx)
         } else {
@@ -258,7 +263,14 @@ impl<B: Clone> Binding<B> {
         mine
     }
 
-    fn send_ordinary(&mut self, block: &mut Block<B>, count: u8, ctx: &mut Ctx<'_, B>) -> u8 {
+    /// Sends `count` symbols, which the first `coded` packets are in already.
+    fn send_ordinary(
+        &mut self,
+        block: &mut Block<B>,
+        count: u8,
+        coded: usize,
+        ctx: &mut Ctx<'_, B>,
+    ) -> u8 {
         if count == 0 {
             return 0;
         }
@@ -268,7 +280,10 @@ impl<B: Clone> Binding<B> {
                 .take(u64::from(count) * u64::from(block.config.t));
         debug_assert!(paid, "the count was limited to what the buckets hold");
         let indices = Bitmap::first(usize::from(count));
-        let symbols = Symbols::ordinary(block, indices);
+        let symbols = Symbols {
+            coded,
+            ..Symbols::ordinary(block, indices)
+        };
         self.emit_symbols(block, &symbols, ctx.who, ctx.actions, ctx.now);
         ctx.sh.counters.symbols_ordinary += u64::from(count);
         count
@@ -303,49 +318,6 @@ impl<B: Clone> Binding<B> {
             dscp: ctx.who.dscp,
             born: ctx.now,
             stream: ctx.who.key,
-        });
-    }
-
-    /// Queues one code job and the REPAIRs of its symbols. There must be a free slot for each.
-    pub(super) fn emit_symbols(
-        &mut self,
-        block: &Block<B>,
-        symbols: &Symbols,
-        who: &Who,
-        actions: &mut Actions<B>,
-        born: Instant,
-    ) {
-        let first_source = actions.sources.len() as u32;
-        let wanted = block
-            .sources
-            .iter()
-            .filter(|source| symbols.set.contains(source.position));
-        actions.sources.extend(wanted.cloned());
-        let first_row = actions.rows.len() as u32;
-        let last = symbols.indices.last();
-        self.probe.symbol_sent(block.config.t, who.srtt, born);
-        for index in symbols.indices.iter() {
-            let Some(slot) = actions.free_slots.pop() else {
-                break;
-            };
-            self.reports.repairs.sent(1);
-            actions.rows.push(Row { index, slot });
-            actions.emit.push(Emit {
-                to: self.to,
-                header: repair_header(self.id, block, symbols, index, last == Some(index)),
-                slot: Some(slot),
-                kind: symbols.kind,
-                dscp: who.dscp,
-                born,
-                stream: who.key,
-            });
-        }
-        actions.code.push(CodeJob {
-            scheme: symbols.scheme,
-            t: block.config.t,
-            first: true,
-            sources: first_source..actions.sources.len() as u32,
-            rows: first_row..actions.rows.len() as u32,
         });
     }
 
@@ -394,30 +366,6 @@ impl<B: Clone> Binding<B> {
     }
 }
 
-/// What to send of a block.
-pub(super) struct Symbols {
-    pub(super) scheme: u8,
-    pub(super) indices: Bitmap,
-    /// L: the sources that the symbols are computed over.
-    pub(super) set: Bitmap,
-    pub(super) session: Option<RequestId>,
-    pub(super) kind: RepairKind,
-}
-
-impl Symbols {
-    /// Symbols that nobody asked for, over all that the block has; their indices are used from now on.
-    pub(super) fn ordinary<B>(block: &mut Block<B>, indices: Bitmap) -> Self {
-        block.used = block.used.or(&indices);
-        Self {
-            scheme: block.config.scheme,
-            indices,
-            set: block.present,
-            session: None,
-            kind: RepairKind::Ordinary,
-        }
-    }
-}
-
 fn closed_block<B>(open: OpenBlock<B>, why: Closing, owner: u32, now: Instant) -> Block<B>
 where
     B: Clone,
@@ -439,57 +387,5 @@ where
         opened: open.opened,
         closed_at: now,
         answered: None,
-    }
-}
-
-fn repair_header<B>(
-    flow: FlowId,
-    block: &Block<B>,
-    symbols: &Symbols,
-    index: u8,
-    last: bool,
-) -> RepairHeader {
-    RepairHeader {
-        flow,
-        last,
-        info: false,
-        config: block.config.id,
-        scheme: symbols.scheme,
-        k: block.k,
-        index,
-        block_start: block.start,
-        session: symbols.session,
-        symbol_length: block.config.t,
-        present: block.present,
-        lost: (symbols.kind == RepairKind::Coded).then_some(symbols.set),
-    }
-}
-
-/// The header of an INFO (AMB-INFO).
-pub(super) fn info_header(
-    flow: FlowId,
-    config: &Config,
-    start: Psn,
-    k: u8,
-    present: Bitmap,
-    session: Option<RequestId>,
-) -> RepairHeader {
-    RepairHeader {
-        flow,
-        last: false,
-        info: true,
-        config: config.id,
-        scheme: if config.scheme == 0 {
-            Scheme::CauchyRs.code()
-        } else {
-            config.scheme
-        },
-        k,
-        index: 0,
-        block_start: start,
-        session,
-        symbol_length: 0,
-        present,
-        lost: None,
     }
 }

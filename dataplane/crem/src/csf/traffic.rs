@@ -55,6 +55,9 @@ impl<B: PktBuf> Flow<B> {
         io.sh.counters.sources_behind += u64::from(behind);
         self.counts.sources += u64::from(new);
         self.counts.behind += u64::from(behind);
+        if self.state == State::Active {
+            self.code_ahead(&who, io);
+        }
         if let Some(last) = run.last() {
             self.after_run(last, new, io);
         }
@@ -86,6 +89,18 @@ impl<B: PktBuf> Flow<B> {
             }
             // A reuse has ended the binding.
             Seen::Reused { .. } => {}
+        }
+    }
+
+    fn code_ahead(&mut self, who: &Who, io: &mut Io<'_, B>) {
+        if let Some(binding) = &mut self.binding {
+            binding.code_ahead(&mut Ctx {
+                sh: io.sh,
+                actions: io.actions,
+                now: io.now,
+                who,
+                counts: &mut self.counts,
+            });
         }
     }
 

@@ -105,6 +105,8 @@ pub(crate) struct World {
     pub(crate) crf: Crf<Buf>,
     pub(crate) tally: Tally,
     pub(crate) cfg: CoreConfig,
+    /// Code jobs that went on with symbols begun before.
+    pub(crate) joined: u64,
     rng: u64,
     in_loss: bool,
     serial: u64,
@@ -150,6 +152,7 @@ impl World {
             crf: Crf::new(cfg.clone(), seed_b),
             tally: Tally::default(),
             cfg,
+            joined: 0,
             rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             in_loss: false,
             serial: 0,
@@ -328,6 +331,7 @@ impl World {
     fn drain_a(&mut self) {
         let out = std::mem::take(&mut self.out_a);
         for job in &out.code {
+            self.joined += u64::from(!job.first);
             let sources = &out.sources[job.sources.start as usize..job.sources.end as usize];
             let rows = &out.rows[job.rows.start as usize..job.rows.end as usize];
             let sources: Vec<_> = sources.iter().map(|s| source(s)).collect();

@@ -7,8 +7,8 @@ use crem_wire::crem::registry::Scheme;
 use crem_wire::{Bitmap, Psn};
 
 use super::super::flow::{Binding, Ctx, Shared};
-use super::super::repair::Symbols;
 use super::super::retain::{Block, BlockId, Retention};
+use super::super::symbols::Symbols;
 use super::owed::{Keep, OwedBlock};
 use crate::plan;
 

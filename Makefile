@@ -6,7 +6,7 @@ CARGO_DENY := target/tools/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-directed sim-planted fec-check bench-fec bench-dataplane restore ipfix rest bench-meter bench-config test-schemathesis test-api-load test-previous fuzz curves curves-quick e2e doc clean
+.PHONY: help setup build demo test test-fast fmt clippy deny unit nostd conformance break-on-purpose vectors sim sim-directed sim-planted fec-check bench-fec bench-dataplane restore ipfix rest bench-meter bench-config test-schemathesis test-api-load test-previous fuzz curves curves-quick e2e test-qemu doc clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,7 @@ test: ## everything that CI runs (root)
 	@$(STAGE) ipfix $(MAKE) -s ipfix
 	@$(STAGE) rest $(MAKE) -s rest
 	@$(STAGE) e2e $(MAKE) -s e2e
+	@$(STAGE) qemu $(MAKE) -s test-qemu
 	@$(STAGE) --summary
 
 test-fast: fmt clippy unit ## the checks that need no second build
@@ -147,6 +148,10 @@ curves-quick: ## the same with a twentieth of the packets
 
 e2e: build ## the pair in network namespaces, every scenario (root)
 	ETCD="$$(integration/scripts/etcd)" integration/scripts/with-hugepages 512 target/release/scenario all
+
+test-qemu: build ## a gateway in a guest of QEMU, on virtio ports of DPDK, and its peer outside (root)
+	@kernel=$$(integration/scripts/guest-kernel) && [ -z "$$kernel" ] || CREM_GUEST_KERNEL="$$kernel" \
+		integration/scripts/with-hugepages 512 target/release/scenario integration/scenarios/qemu.toml
 
 doc: ## API documentation of the product crates
 	cargo doc --locked --no-deps --workspace

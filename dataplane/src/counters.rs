@@ -229,6 +229,12 @@ counters! {
         from_kernel,
         /// Next hops asked of the kernel.
         resolutions,
+        /// Next hops of peers that the kernel found, or found at another MAC address.
+        next_hops_found,
+        /// Next hops of peers that the kernel lost.
+        next_hops_lost,
+        /// Addresses, routes, rules and settings of the kernel's interface that somebody removed and that were put back.
+        put_back,
     }
 }
 

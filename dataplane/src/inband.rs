@@ -220,13 +220,18 @@ impl<P: Platform> Inband<P> {
 
     /// The kernel's answer, or that there is none any more.
     pub fn set_next_hop(&mut self, peer: IpAddr, mac: Option<Mac>) {
+        // Every worker is told; the one with the kernel's interface counts.
+        let counts = u64::from(self.port.is_some());
         match mac {
             Some(mac) if self.hops.len() < MAX_HOPS || self.hops.contains_key(&peer) => {
-                self.hops.insert(peer, mac);
+                if self.hops.insert(peer, mac) != Some(mac) {
+                    self.counters.next_hops_found += counts;
+                }
             }
             Some(_) => {}
             None => {
                 if let Some(mac) = self.hops.remove(&peer) {
+                    self.counters.next_hops_lost += counts;
                     // It may come back on the other side.
                     self.watch.forget(mac);
                 }
@@ -495,8 +500,17 @@ mod tests {
         assert_eq!(inband.next_hop(peer), None);
         inband.set_next_hop(peer, Some(mac(8)));
         assert_eq!(inband.next_hop(peer), Some((mac(8), Side::Wan)));
+        inband.set_next_hop(peer, Some(mac(8)));
+        inband.set_next_hop(peer, Some(mac(9)));
+        inband.set_next_hop(peer, None);
         inband.set_next_hop(peer, None);
         assert_eq!(inband.next_hop(peer), None);
+        let InbandCounters {
+            next_hops_found,
+            next_hops_lost,
+            ..
+        } = inband.counters;
+        assert_eq!((next_hops_found, next_hops_lost), (2, 1));
     }
 
     #[test]

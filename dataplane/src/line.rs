@@ -71,9 +71,9 @@ impl Maker<'_> {
     ) -> Result<Made, Failure> {
         let mut relays = Relays::new();
         let lan = port_name(number, "lan", &config.lan);
-        let (lan, lan_link) = self.ways(&lan, &config.lan, Side::Lan, &mut relays)?;
+        let (lan, lan_link) = self.ways(&lan, (&config.lan, mtus.0), Side::Lan, &mut relays)?;
         let wan = port_name(number, "wan", &config.wan);
-        let (wan, wan_link) = self.ways(&wan, &config.wan, Side::Wan, &mut relays)?;
+        let (wan, wan_link) = self.ways(&wan, (&config.wan, mtus.1), Side::Wan, &mut relays)?;
         let view = view(id, config, mtus);
         let mut kernel = None;
         let mut tap = None;
@@ -121,7 +121,7 @@ impl Maker<'_> {
     fn ways(
         &self,
         name: &str,
-        device: &Wanted,
+        (device, mtu): (&Wanted, u32),
         side: Side,
         relays: &mut Relays,
     ) -> Result<(Vec<Way>, LinkSwitch), Failure> {
@@ -144,6 +144,7 @@ impl Maker<'_> {
         let config = PortConfig {
             rx_queues: queues,
             tx_queues: queues,
+            mtu: own_mtu(device, mtu),
             ..PortConfig::default()
         };
         let port = Arc::new(Port::open(self.eal, name, &config, self.pool)?);
@@ -193,6 +194,15 @@ impl Maker<'_> {
         getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
         let seed = u64::from_ne_bytes(seed);
         Ok(teams(self.workers, seed, config.limits.flows, relays))
+    }
+}
+
+/// What a driver is asked to carry. Those of kernel interfaces go by the interface, and virtual devices take what
+/// they are made with.
+fn own_mtu(device: &Wanted, mtu: u32) -> Option<u16> {
+    match device {
+        Wanted::Pci(_) => u16::try_from(mtu).ok(),
+        Wanted::Interface(_) | Wanted::Xdp(_) | Wanted::Vdev(_) => None,
     }
 }
 

@@ -1,12 +1,13 @@
 //! What a config document asks of the machine: interfaces that exist, MTUs that suffice, a pool that can
 //! hold what the limits allow. All problems are told at once, as those of the document itself.
 
+use std::collections::BTreeMap;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use crem_api::{Device, Document, Invalid, Issue, Mode, Segment, SegmentId};
 use crem_dpdk::thread::Affinity;
-use crem_dpdk::{HEADROOM, free_hugepage_mb, iface, vdev};
+use crem_dpdk::{Eal, HEADROOM, Port, free_hugepage_mb, iface, vdev};
 
 use crate::buffer::BURST;
 use crate::classify::NEVER_CUT;
@@ -79,17 +80,43 @@ impl Ports {
     }
 }
 
-/// Looks at what the document names.
+/// MTUs of devices that the kernel does not know, by their names in the document; of others the largest is
+/// taken for granted.
+pub type Known = BTreeMap<String, u32>;
+
+/// Asks the drivers of PCI devices.
+///
+/// # Errors
+/// A device did not probe.
+pub(crate) fn known(eal: &Eal, document: &Document) -> Result<Known, crem_dpdk::Error> {
+    let devices = document.segments.values().flat_map(|s| [&s.lan, &s.wan]);
+    let pci = devices.filter(|device| matches!(device, Device::Pci(_)));
+    let mtu = |device: &Device| {
+        let most = Port::look(eal, device.name())?.max_mtu;
+        Ok((device.name().to_owned(), u32::from(most).min(UNKNOWN_MTU)))
+    };
+    pci.map(mtu).collect()
+}
+
+/// Looks at what the document names, before drivers can be asked.
 ///
 /// # Errors
 /// Everything that does not fit, at once.
 pub fn check(document: &Document, pool_frames: u32) -> Result<Ports, Invalid> {
+    check_known(document, pool_frames, &Known::new())
+}
+
+/// The same with what drivers said.
+///
+/// # Errors
+/// Everything that does not fit, at once.
+pub fn check_known(document: &Document, pool_frames: u32, known: &Known) -> Result<Ports, Invalid> {
     let mut issues = Vec::new();
     let mut mtus = Vec::new();
     let mut room = 0;
     for (id, segment) in &document.segments {
-        let lan = device_mtu(id, "lan", &segment.lan, &mut issues);
-        let wan = device_mtu(id, "wan", &segment.wan, &mut issues);
+        let lan = device_mtu(id, "lan", &segment.lan, known, &mut issues);
+        let wan = device_mtu(id, "wan", &segment.wan, known, &mut issues);
         if let (Some(lan), Some(wan)) = (lan, wan) {
             check_mtus(id, segment, lan, wan, &mut issues);
         }
@@ -110,8 +137,13 @@ pub fn check(document: &Document, pool_frames: u32) -> Result<Ports, Invalid> {
 ///
 /// # Errors
 /// Everything that does not fit, at once.
-pub fn check_running(document: &Document, pool_frames: u32, room: u16) -> Result<Ports, Invalid> {
-    let ports = check(document, pool_frames)?;
+pub fn check_running(
+    document: &Document,
+    pool_frames: u32,
+    room: u16,
+    known: &Known,
+) -> Result<Ports, Invalid> {
+    let ports = check_known(document, pool_frames, known)?;
     if ports.room <= room {
         return Ok(ports);
     }
@@ -133,9 +165,15 @@ pub fn check_running(document: &Document, pool_frames: u32, room: u16) -> Result
 }
 
 /// MTU of a device; `None` with an issue if it is not there.
-fn device_mtu(id: &SegmentId, side: &str, device: &Device, issues: &mut Vec<Issue>) -> Option<u32> {
+fn device_mtu(
+    id: &SegmentId,
+    side: &str,
+    device: &Device,
+    known: &Known,
+    issues: &mut Vec<Issue>,
+) -> Option<u32> {
     let Some(name) = device.kernel_interface() else {
-        return Some(UNKNOWN_MTU);
+        return Some(known.get(device.name()).copied().unwrap_or(UNKNOWN_MTU));
     };
     let place = interface_place(id, side, device);
     if iface::index(name).is_none() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crem_api::{Confinement, Device as Wanted, Document, Invalid};
 use crem_core::time::Instant;
-use crem_dpdk::{Clock, Eal, EalConfig, Memory, Mempool, MempoolConfig, vdev};
+use crem_dpdk::{Clock, Eal, EalConfig, Iova, Memory, Mempool, MempoolConfig, vdev};
 use crem_fec::Engine;
 
 use crate::apply::MakeRemake;
@@ -22,7 +22,7 @@ use crate::describe::{describe, own_mac};
 use crate::dpdk::Dpdk;
 use crate::guard::tell_panics_briefly;
 use crate::line::{Maker, protecting, tell_bounds};
-use crate::machine::{self, Ports};
+use crate::machine::{self, Known, Ports};
 use crate::metering::{Metered, utc_offset};
 use crate::segment::Segment;
 use crate::worker::{Idle, Links, Worker};
@@ -111,7 +111,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .map_err(Failure::Bootstrap)?;
     aux::check_socket(&options.status_socket).map_err(Failure::Bootstrap)?;
     let _claims = machine::claim(&options.document).map_err(Failure::Invalid)?;
-    let pool_config = MempoolConfig {
+    let mut pool_config = MempoolConfig {
         name: "frames",
         count: options.pool_frames,
         room: ports.room,
@@ -123,9 +123,14 @@ pub fn run(options: Options) -> Result<(), Failure> {
     })?;
     // Sleeps of tens of microseconds would otherwise be rounded up to twice that.
     crem_dpdk::thread::set_timer_slack(1)?;
+    // Drivers tell what their devices carry only now.
+    let known = machine::known(&eal, &options.document)?;
+    let ports = machine::check_known(&options.document, options.pool_frames, &known)
+        .map_err(Failure::Invalid)?;
+    pool_config.room = ports.room;
     let pool = eal.mempool(&pool_config).map_err(Failure::NoMemory)?;
     let clock = Clock::new();
-    let ran = serve(options, &ports, &eal, &pool, clock);
+    let ran = serve(options, (&ports, known), &eal, &pool, clock);
     drop(pool);
     if let Err(e) = eal.shutdown() {
         tracing::warn!("{e}");
@@ -135,7 +140,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
 
 fn serve(
     options: Options,
-    ports: &Ports,
+    (ports, known): (&Ports, Known),
     eal: &Eal,
     pool: &Mempool,
     clock: Clock,
@@ -196,6 +201,7 @@ fn serve(
     let started = Started {
         pool_frames: options.pool_frames,
         room: ports.room,
+        known,
     };
     let interfaces = interfaces(&options.document);
     let task = Task {
@@ -340,7 +346,14 @@ fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> Eal
                     let (name, args) = text.split_once(',').unwrap_or((text, ""));
                     config.vdevs.push(vdev::Vdev::new(name, args));
                 }
-                Wanted::Pci(address) => config.pci.push(address.clone()),
+                Wanted::Pci(address) => {
+                    config.pci.push(address.clone());
+                    // Without an IOMMU devices take physical addresses, and those of hugepages only.
+                    config.iova = Iova::Auto;
+                    if let Memory::Auto { mb } = config.memory {
+                        config.memory = Memory::Huge { mb };
+                    }
+                }
             }
         }
         if let Some(inband) = &segment.inband {

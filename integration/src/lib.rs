@@ -6,6 +6,7 @@ pub mod conformance;
 pub mod fuzz;
 pub mod fuzz_fec;
 pub mod pcap;
+pub mod relay;
 pub mod restore;
 pub mod scenario;
 pub mod vectors;

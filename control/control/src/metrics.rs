@@ -16,6 +16,8 @@ use crate::clock;
 use crate::view::View;
 use crate::watcher::Seen;
 
+mod distributions;
+
 /// Metrics of this process that are no part of any other state.
 #[derive(Debug)]
 pub struct Metrics {
@@ -53,7 +55,7 @@ impl Metrics {
             self.process(view);
             dataplane(seen);
         });
-        handle.render()
+        handle.render() + &distributions::render(seen)
     }
 
     fn process(&self, view: &View) {

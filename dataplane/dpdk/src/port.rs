@@ -30,6 +30,9 @@ pub struct PortConfig {
     pub tx_descriptors: u16,
     /// Receive frames for any address.
     pub promiscuous: bool,
+    /// Octets of IP in the longest frame; `None` leaves it to the driver, which mostly means 1500. No more than
+    /// [`PortInfo::max_mtu`].
+    pub mtu: Option<u16>,
 }
 
 impl Default for PortConfig {
@@ -40,6 +43,7 @@ impl Default for PortConfig {
             rx_descriptors: 1024,
             tx_descriptors: 1024,
             promiscuous: true,
+            mtu: None,
         }
     }
 }
@@ -55,6 +59,8 @@ pub struct PortInfo {
     pub max_rx_queues: u16,
     /// Most transmit queues.
     pub max_tx_queues: u16,
+    /// Largest MTU that it can be opened with, octets of IP.
+    pub max_mtu: u16,
     /// Whether packets of several segments may be sent.
     pub multi_segment_tx: bool,
     /// NUMA node, where known.
@@ -333,6 +339,7 @@ fn info(name: &str, id: u16) -> Result<PortInfo, Error> {
         if_index: raw.if_index,
         max_rx_queues: raw.max_rx_queues,
         max_tx_queues: raw.max_tx_queues,
+        max_mtu: raw.max_mtu,
         multi_segment_tx: raw.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS != 0,
         socket: u16::try_from(socket).ok(),
         spreads_by_address: spread::can(&raw),
@@ -398,6 +405,8 @@ impl Inner {
     fn configure(&self, info: &dpdk_sys::rte_eth_dev_info) -> Result<(), Error> {
         let mut conf = dpdk_sys::rte_eth_conf::default();
         conf.txmode.offloads = info.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS;
+        // Zero leaves the driver's own.
+        conf.rxmode.mtu = u32::from(self.config.mtu.unwrap_or(0));
         let (rx, tx) = (self.config.rx_queues, self.config.tx_queues);
         let mut key = spread::key();
         if rx > 1 {

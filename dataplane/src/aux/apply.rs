@@ -17,7 +17,7 @@ use crate::aux::boxes::{Boxes, Now};
 use crate::aux::{About, AboutSegment};
 use crate::core_config::core_config;
 use crate::describe::{describe, view};
-use crate::machine::{self, Ports};
+use crate::machine::{self, Known, Ports};
 use crate::metering::{Change, Metered, Wanted};
 use crate::team::Place;
 
@@ -25,12 +25,21 @@ use crate::team::Place;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What cannot change any more.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Started {
     /// Frame buffers.
     pub pool_frames: u32,
     /// Octets of each.
     pub room: u16,
+    /// What drivers said of their devices.
+    pub known: Known,
+}
+
+impl Started {
+    /// Whether the machine, as it was at the start, does for another document.
+    fn check(&self, document: &Document) -> Result<Ports, Invalid> {
+        machine::check_running(document, self.pool_frames, self.room, &self.known)
+    }
 }
 
 /// This thread's ends of the channels to the worker.
@@ -144,7 +153,7 @@ impl Applier {
             segment.mode = mode;
         }
         let document = from_value(&to_value(&document))?;
-        machine::check_running(&document, self.started.pool_frames, self.started.room)
+        self.started.check(&document)
     }
 
     /// What a segment of each worker is.
@@ -193,7 +202,7 @@ impl Applier {
                 ..ErrorReply::new(ErrorCode::Impact, message)
             });
         }
-        let ports = machine::check_running(&wanted, self.started.pool_frames, self.started.room);
+        let ports = self.started.check(&wanted);
         let ports = ports.map_err(ErrorReply::invalid)?;
         let observed = self.metered.plan(&wanted).map_err(ErrorReply::invalid)?;
         let mut applied = Applied {
@@ -425,6 +434,7 @@ mod tests {
             let started = Started {
                 pool_frames: 16383,
                 room: ports.room,
+                known: Known::new(),
             };
             let about = About {
                 version: String::new(),

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,11 @@ use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
-use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
+use rtnetlink::{Handle, MulticastGroup};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
+use crate::aux::keep::{PutBack, furnish, takes_away};
 use crate::aux::wanted::WantedPeers;
 use crate::aux::{KernelStation, PortInterface};
 use crate::snapshot::{NextHop, Wanted};
@@ -27,9 +28,18 @@ use crate::snapshot::{NextHop, Wanted};
 const REFRESH: Duration = Duration::from_secs(2);
 /// Longest wait for the kernel. Under a flood of notifications it drops answers, and those never come.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Routing table of the first in-band interface; each has its own, so that a default route there is
-/// nobody else's.
-const FIRST_TABLE: u32 = 4801;
+/// Between a notification that something is gone and putting it back: what takes it away and puts it back itself is
+/// not interrupted, and who takes it away again and again does not keep us busy.
+const PUT_BACK: Duration = Duration::from_millis(200);
+/// What the kernel tells of.
+const WATCHED: [MulticastGroup; 6] = [
+    MulticastGroup::Neigh,
+    MulticastGroup::Link,
+    MulticastGroup::Ipv4Ifaddr,
+    MulticastGroup::Ipv6Ifaddr,
+    MulticastGroup::Ipv4Rule,
+    MulticastGroup::Ipv6Rule,
+];
 /// Longest interface name.
 const NAME: usize = 15;
 
@@ -57,6 +67,11 @@ pub(super) struct Kernel {
     interfaces: Vec<Interface>,
     wanted: WantedPeers,
     known: HashMap<(usize, IpAddr), [u8; 6]>,
+    /// Next hops lost since they were last asked for.
+    lost: Vec<(usize, IpAddr)>,
+    put_back: PutBack,
+    /// When to look for what is gone, if something is.
+    look_at: Option<tokio::time::Instant>,
 }
 
 type Changes = futures::channel::mpsc::UnboundedReceiver<(
@@ -76,6 +91,9 @@ impl Kernel {
             interfaces: Vec::new(),
             wanted: WantedPeers::default(),
             known: HashMap::new(),
+            lost: Vec::new(),
+            put_back: PutBack::new(stations.iter().map(|station| station.segment)),
+            look_at: None,
         };
         for port in ports {
             silence(&port.name)
@@ -84,8 +102,7 @@ impl Kernel {
         if stations.is_empty() {
             return Ok(kernel);
         }
-        let (connection, handle, changes) =
-            rtnetlink::new_multicast_connection(&[MulticastGroup::Neigh])?;
+        let (connection, handle, changes) = rtnetlink::new_multicast_connection(&WATCHED)?;
         tokio::spawn(connection);
         for station in stations {
             let name = station.interface.clone();
@@ -116,7 +133,10 @@ impl Kernel {
         loop {
             tokio::select! {
                 change = changes.next() => match change {
-                    Some((message, _)) => self.take_change(message.payload, &found),
+                    Some((message, _)) => {
+                        self.take_change(message.payload, &found);
+                        self.ask_again(&handle).await;
+                    }
                     None => {
                         tracing::error!("rtnetlink ended; next hops are no longer watched");
                         return;
@@ -126,7 +146,39 @@ impl Kernel {
                     Some(wanted) => self.on_wanted(wanted, &handle, &found).await,
                     None => return,
                 },
-                _ = refresh.tick() => self.refresh(&handle, &found).await,
+                _ = refresh.tick() => {
+                    self.put_back(&handle).await;
+                    self.refresh(&handle, &found).await;
+                    self.ask_again(&handle).await;
+                }
+                () = until(self.look_at) => self.put_back(&handle).await,
+            }
+        }
+    }
+
+    /// What was put back since the start.
+    pub(super) fn counts(&self) -> PutBack {
+        self.put_back.clone()
+    }
+
+    /// Puts what is gone from the interfaces.
+    async fn put_back(&mut self, handle: &Handle) {
+        self.look_at = None;
+        for Interface { station, index } in &self.interfaces {
+            match timeout(ANSWER, furnish(handle, *index, station)).await {
+                Ok(Ok(parts)) => self.put_back.note(station, &parts),
+                Ok(Err(e)) => tracing::warn!("in-band interface {}: {e}", station.interface),
+                // The next look tries again.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Everybody is asked at once where a next hop is that does not answer any more at its MAC address.
+    async fn ask_again(&mut self, handle: &Handle) {
+        for (number, hop) in std::mem::take(&mut self.lost) {
+            if let Some(interface) = self.interfaces.get(number) {
+                resolve(handle, interface.index, hop).await;
             }
         }
     }
@@ -166,6 +218,8 @@ impl Kernel {
     }
 
     async fn refresh(&mut self, handle: &Handle, found: &[SyncSender<NextHop>]) {
+        // All that is wanted is asked for now.
+        self.lost.clear();
         let known = &self.known;
         self.wanted
             .forget(Instant::now(), |hop| known.contains_key(hop));
@@ -217,6 +271,13 @@ impl Kernel {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelNeighbour(neighbour)) => {
                 self.take_neighbour(&neighbour, true, found);
             }
+            NetlinkPayload::InnerMessage(message) => {
+                let ours = self.interfaces.iter().map(|i| (i.index, i.station.segment));
+                if takes_away(&message, ours) {
+                    let at = tokio::time::Instant::now() + PUT_BACK;
+                    self.look_at.get_or_insert(at);
+                }
+            }
             _ => {}
         }
     }
@@ -254,7 +315,10 @@ impl Kernel {
     ) {
         match mac {
             Some(mac) => self.known.insert((number, hop), mac),
-            None => self.known.remove(&(number, hop)),
+            None => {
+                self.lost.push((number, hop));
+                self.known.remove(&(number, hop))
+            }
         };
         let segment = self.interfaces.get(number).map_or(0, |i| i.station.segment);
         let mut reported = true;
@@ -329,28 +393,16 @@ async fn set_up_one(handle: &Handle, station: KernelStation) -> io::Result<Inter
         .header
         .index;
     restrict(name, station.inband.address.address())?;
-    let change = LinkUnspec::new_with_index(index)
-        .mtu(station.mtu)
-        .up()
-        .build();
-    handle
-        .link()
-        .set(change)
-        .execute()
-        .await
-        .map_err(io::Error::other)?;
-    let (address, length) = (
-        station.inband.address.address(),
-        station.inband.address.length(),
-    );
-    let add = handle.address().add(index, address, length).replace();
-    add.execute().await.map_err(io::Error::other)?;
-    if let Some(gateway) = station.inband.gateway
-        && let Err(e) = route(handle, index, address, gateway, station.segment).await
-    {
-        tracing::warn!("in-band interface {name}: no route for its own answers: {e}");
-    }
+    furnish(handle, index, &station).await?;
     Ok(Interface { station, index })
+}
+
+/// That moment, or never.
+async fn until(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// To every worker.
@@ -397,11 +449,14 @@ fn restrict(name: &str, address: IpAddr) -> io::Result<()> {
     let v4 = |key: &str| format!("ipv4/conf/{name}/{key}");
     let v6 = |key: &str| format!("ipv6/conf/{name}/{key}");
     let neigh = |family: &str, key: &str| format!("{family}/neigh/{name}/{key}");
-    // Another MAC address of a neighbour is not believed as long as the old one answers: ask it often.
+    // Another MAC address of a neighbour is not believed as long as the old one answers: ask it often, and do not wait
+    // long for the answer. A next hop that has gone is noticed at most 4.5 s (what the kernel makes of 3 s), a refresh, 1 s
+    // and three questions later.
     for family in ["ipv4", "ipv6"] {
         set_keys(&[
-            (neigh(family, "base_reachable_time_ms"), "5000"),
+            (neigh(family, "base_reachable_time_ms"), "3000"),
             (neigh(family, "delay_first_probe_time"), "1"),
+            (neigh(family, "retrans_time_ms"), "300"),
         ])?;
     }
     set_keys(&[
@@ -421,46 +476,6 @@ fn restrict(name: &str, address: IpAddr) -> io::Result<()> {
         (v6("accept_redirects"), "0"),
         (v6("accept_dad"), "0"),
     ])
-}
-
-/// A default route for packets from our own address only, in a table of its own.
-async fn route(
-    handle: &Handle,
-    index: u32,
-    own: IpAddr,
-    gateway: IpAddr,
-    segment: usize,
-) -> Result<(), rtnetlink::Error> {
-    let table = FIRST_TABLE + u32::try_from(segment).unwrap_or(0);
-    let rule = handle
-        .rule()
-        .add()
-        .table_id(table)
-        .action(rtnetlink::packet_route::rule::RuleAction::ToTable);
-    match (own, gateway) {
-        (IpAddr::V4(own), IpAddr::V4(gateway)) => {
-            let route = RouteMessageBuilder::<Ipv4Addr>::new();
-            let route = route
-                .gateway(gateway)
-                .output_interface(index)
-                .table_id(table)
-                .build();
-            handle.route().add(route).replace().execute().await?;
-            rule.v4().source_prefix(own, 32).replace().execute().await
-        }
-        (IpAddr::V6(own), IpAddr::V6(gateway)) => {
-            let route = RouteMessageBuilder::<Ipv6Addr>::new();
-            let route = route
-                .gateway(gateway)
-                .output_interface(index)
-                .table_id(table)
-                .build();
-            handle.route().add(route).replace().execute().await?;
-            rule.v6().source_prefix(own, 128).replace().execute().await
-        }
-        // The document was checked: both are of one family.
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -492,6 +507,9 @@ mod tests {
             interfaces: vec![Interface { station, index: 7 }],
             wanted: WantedPeers::default(),
             known: HashMap::new(),
+            lost: Vec::new(),
+            put_back: PutBack::default(),
+            look_at: None,
         };
         let (to, found) = std::sync::mpsc::sync_channel(8);
         let found_by = [to];

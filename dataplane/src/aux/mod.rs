@@ -7,6 +7,7 @@ mod board;
 mod boxes;
 mod capture;
 mod documents;
+mod keep;
 mod kernel;
 mod links;
 mod ports;
@@ -223,6 +224,7 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     };
     let serving = tokio::spawn(server.serve(listener));
     let next_hops = workers.iter().map(|w| w.next_hops.clone()).collect();
+    let put_back = kernel.counts();
     let resolving = tokio::spawn(kernel.run(wanted, next_hops));
     let beats = workers.iter().map(|w| Arc::clone(&w.heartbeat)).collect();
     let watching = tokio::spawn(Watchdog::new(beats, task.watchdog).watch(Arc::clone(&stop)));
@@ -235,6 +237,7 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         log_events(&names, &mut snapshot);
         if snapshot.worker == 0 {
             ports.complete(&mut snapshot);
+            put_back.complete(&mut snapshot);
             links.look(&about.borrow().clone(), &mut snapshot);
             tell_ring_drops(&snapshot, &metered);
         }

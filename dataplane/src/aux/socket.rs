@@ -301,6 +301,7 @@ mod tests {
         let started = Started {
             pool_frames: 8191,
             room: u16::MAX,
+            known: crate::machine::Known::new(),
         };
         let (orders, _) = std::sync::mpsc::sync_channel(1);
         let (_, done) = tokio::sync::mpsc::channel(1);

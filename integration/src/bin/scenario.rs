@@ -176,8 +176,8 @@ fn one(context: &Context, file: &Path) -> Result<Verdict, Failure> {
     })
 }
 
-/// Scenarios that are not among `all`: the demonstration, and one that takes long.
-const APART: [&str; 2] = ["demo", "api-load"];
+/// Scenarios that are not among `all`: the demonstration, one that takes long, and one that needs a kernel for guests.
+const APART: [&str; 3] = ["demo", "api-load", "qemu"];
 
 /// The scenario files that a word means.
 fn files(what: &str, folder: &Path) -> Result<Vec<PathBuf>, Failure> {

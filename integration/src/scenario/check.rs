@@ -11,6 +11,7 @@ use super::links;
 use super::metering;
 use super::monitored;
 use super::report::{FlowReport, Outcome, RunReport, gateway_name};
+use super::router;
 use super::spec::{Flow, Gateways, Host, PathReports, Scenario};
 
 /// One expectation and whether it was met.
@@ -38,6 +39,9 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
         control_dies::judge(scenario, run, &mut found);
         api::judge(scenario, run, &mut found);
         fleet::judge(scenario, run, &mut found);
+        if let Some(router) = scenario.router.as_ref().filter(|_| run.mode == "protected") {
+            router::judge(router, run, &mut found);
+        }
         match run.mode.as_str() {
             "monitor" => monitored::judge(run, &mut found),
             "protected" => bounds::judge(&scenario.expect.counters, run, &mut found),

@@ -1,7 +1,6 @@
 //! A gateway process: its two files, starting, crashing and restarting it, and asking it for counters
 //! and flows.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,10 +14,11 @@ use super::api::{self, ControlProcess};
 use super::changes::collector;
 use super::control_dies::{Control, ControlReport};
 use super::fleet::FleetSite;
+use super::guest;
 use super::metering::{self, Sockets};
 use super::process::{Process, Programs};
 use super::report::gateway_name;
-use super::spec::{Host, Mode, Ports, Scenario, inband};
+use super::spec::{Host, Mode, Ports, Scenario, inband, routed};
 use super::topology::{LAN_INTERFACE, Place, Topology, WAN_INTERFACE};
 
 /// Id of the one segment.
@@ -52,6 +52,9 @@ pub(crate) struct Gateway {
     /// Its other process, if the scenario has one, and packets restored when that one was killed.
     control: Option<Control>,
     restored: u64,
+    /// MTU of its ports, if it runs in a guest; and the way to its status socket then.
+    guest_mtu: Option<u16>,
+    relay: Option<guest::Relay>,
 }
 
 impl Gateway {
@@ -76,6 +79,8 @@ impl Gateway {
             panic_at_ms: scenario.panic_at_ms.filter(|_| host == Host::B),
             control: scenario.has_control().then(|| Control::new(host, folder)),
             restored: 0,
+            guest_mtu: scenario.guest.filter(|&g| g == host).map(|_| scenario.mtu),
+            relay: None,
         };
         std::fs::write(
             gateway.document(),
@@ -111,6 +116,11 @@ impl Gateway {
         &self.socket
     }
 
+    /// Its ports keep many buffers to themselves: those through AF_XDP, and devices with descriptors of their own.
+    fn keeps_many(&self) -> bool {
+        self.ports == Ports::Xdp || self.guest_mtu.is_some()
+    }
+
     fn name(&self) -> &'static str {
         gateway_name(self.host)
     }
@@ -134,12 +144,16 @@ impl Gateway {
         all.insert("worker".into(), worker.into());
         all.insert(
             "memory".into(),
-            table("pool_frames", pool_frames(self.workers, self.ports).into()),
+            table(
+                "pool_frames",
+                pool_frames(self.workers, self.keeps_many()).into(),
+            ),
         );
-        all.insert(
-            "status".into(),
-            table("socket", self.socket.display().to_string().into()),
-        );
+        let status = match self.guest_mtu {
+            Some(_) => guest::socket(),
+            None => table("socket", self.socket.display().to_string().into()),
+        };
+        all.insert("status".into(), status);
         if let Some(control) = &self.control {
             all.insert("control".into(), control.table().into());
         }
@@ -194,6 +208,9 @@ impl Gateway {
 
     /// Starts the process and waits until it forwards.
     pub(crate) fn start(&mut self, world: &Topology, programs: &Programs) -> Result<(), Failure> {
+        if let Some(mtu) = self.guest_mtu {
+            return self.start_guest(mtu, world, programs);
+        }
         let mut command = world.command(Place::Gateway(self.host), &programs.gateway);
         command.arg("dataplane");
         command.arg("--config").arg(self.bootstrap());
@@ -216,6 +233,28 @@ impl Gateway {
             process.signal(harmless);
         }
         self.process = Some(process);
+        self.starts += 1;
+        Ok(())
+    }
+
+    fn start_guest(
+        &mut self,
+        mtu: u16,
+        world: &Topology,
+        programs: &Programs,
+    ) -> Result<(), Failure> {
+        let setup = guest::Setup {
+            host: self.host,
+            mtu,
+            name: self.name(),
+            bootstrap: &self.bootstrap(),
+            document: &self.document(),
+            socket: &self.socket,
+            folder: &self.folder,
+        };
+        let (process, relay) = guest::start(&setup, world, programs)?;
+        self.process = Some(process);
+        self.relay = Some(relay);
         self.starts += 1;
         Ok(())
     }
@@ -292,15 +331,18 @@ impl Gateway {
     }
 
     /// Ends it in order; an exit status other than 0 is an error.
-    pub(crate) fn stop(&mut self) -> Result<f64, Failure> {
+    pub(crate) fn stop(&mut self, world: &Topology) -> Result<f64, Failure> {
         let name = self.name();
         if let Some(control) = &mut self.control {
             control.stop()?;
         }
         if let Some(process) = &mut self.process {
-            let status = process.stop()?;
-            if !status.success() {
-                return Err(format!("{name} ended with {status}{}", process.tail()).into());
+            let good = match self.guest_mtu {
+                Some(_) => guest::stop(world.path(Place::Gateway(self.host)), process)?,
+                None => process.stop()?.success(),
+            };
+            if !good {
+                return Err(format!("{name} did not end as it should{}", process.tail()).into());
             }
         }
         let last = self
@@ -315,6 +357,7 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         // The process goes first; a socket that is not there is as good.
         self.process = None;
+        self.relay = None;
         let _ = std::fs::remove_file(&self.socket);
     }
 }
@@ -327,9 +370,8 @@ fn watchdog_ms(scenario: &Scenario) -> i64 {
 }
 
 /// Each worker has descriptors, symbols and queues of its own.
-fn pool_frames(workers: u16, ports: Ports) -> i64 {
-    // Ports through AF_XDP keep many buffers to themselves.
-    let parts = i64::from(workers) + i64::from(ports == Ports::Xdp);
+fn pool_frames(workers: u16, keeps_many: bool) -> i64 {
+    let parts = i64::from(workers) + i64::from(keeps_many);
     parts * (POOL_FRAMES + 1) - 1
 }
 
@@ -349,14 +391,15 @@ fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table
     segment.insert("mode".into(), mode.into());
     segment.insert("crem_port".into(), i64::from(scenario.wan.crem_port).into());
     segment.insert("path_mtu".into(), i64::from(scenario.mtu).into());
-    segment.insert(
-        "lan".into(),
-        table(scenario.ports.key(), LAN_INTERFACE.into()),
-    );
-    segment.insert(
-        "wan".into(),
-        table(scenario.ports.key(), WAN_INTERFACE.into()),
-    );
+    let sides = [("lan", LAN_INTERFACE), ("wan", WAN_INTERFACE)];
+    for (number, (side, interface)) in sides.into_iter().enumerate() {
+        let port = if scenario.guest == Some(host) {
+            guest::port(number)
+        } else {
+            table(scenario.ports.key(), interface.into())
+        };
+        segment.insert(side.into(), port);
+    }
     let family = scenario.family;
     segment.insert(
         "served".into(),
@@ -369,15 +412,16 @@ fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table
     });
     let peers: Table = others
         .map(|&other| {
-            let peer = table("address", inband(other).to_string().into());
+            let address = match scenario.router {
+                Some(_) => routed(other)[0],
+                None => inband(other),
+            };
+            let peer = table("address", address.to_string().into());
             (family.prefix(other), peer)
         })
         .collect();
     segment.insert("peers".into(), peers.into());
-    segment.insert(
-        "inband".into(),
-        table("address", with_bits(inband(host)).into()),
-    );
+    segment.insert("inband".into(), inband_table(scenario, host).into());
     let reporters = scenario.reporters.iter();
     let reporters: Table = reporters
         .map(|r| (r.clone(), Table::new().into()))
@@ -401,8 +445,18 @@ fn document(scenario: &Scenario, host: Host, mode: Mode, folder: &Path) -> Table
     document
 }
 
-fn with_bits(address: IpAddr) -> String {
-    format!("{address}/16")
+/// All gateways are on one link, or each on one with a router.
+fn inband_table(scenario: &Scenario, host: Host) -> Table {
+    let mut inband_table = Table::new();
+    if scenario.router.is_some() {
+        let [own, router] = routed(host);
+        inband_table.insert("address".into(), format!("{own}/24").into());
+        inband_table.insert("gateway".into(), router.to_string().into());
+    } else {
+        let own = inband(host);
+        inband_table.insert("address".into(), format!("{own}/16").into());
+    }
+    inband_table
 }
 
 /// A table of one key.

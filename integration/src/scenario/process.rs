@@ -146,7 +146,7 @@ impl Process {
     /// Waits for words in its log.
     pub(crate) fn wait_logged(&mut self, words: &str, limit: Duration) -> Result<(), Failure> {
         let end = Instant::now() + limit;
-        while !std::fs::read_to_string(&self.log)?.contains(words) {
+        while !self.logged(words)? {
             if let Some(status) = self.child.try_wait()? {
                 return Err(format!("{} ended ({status}){}", self.name, self.tail()).into());
             }
@@ -219,6 +219,23 @@ impl Process {
             }
         }
         Err(format!("{} has no thread {name}", self.name).into())
+    }
+
+    /// Waits until it has ended by itself. Tells how.
+    pub(crate) fn wait_end(&mut self, limit: Duration) -> Result<ExitStatus, Failure> {
+        let end = Instant::now() + limit;
+        while Instant::now() < end {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Err(format!("{} did not end in {limit:?}{}", self.name, self.tail()).into())
+    }
+
+    /// Whether words are in its log.
+    pub(crate) fn logged(&self, words: &str) -> Result<bool, Failure> {
+        Ok(std::fs::read_to_string(&self.log)?.contains(words))
     }
 
     /// SIGTERM, then waits. Tells how it ended.

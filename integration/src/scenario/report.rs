@@ -18,6 +18,7 @@ use super::ledger::Ledger;
 use super::links::LinkReport;
 use super::machine::MachineUse;
 use super::metering::SiteReport;
+use super::router::StepReport;
 use super::spec::Host;
 
 /// A scenario's runs and what was found.
@@ -73,6 +74,9 @@ pub struct RunReport {
     /// Values of documents that were set in time, and seen in force afterwards.
     #[serde(default)]
     pub set: u64,
+    /// What became of a router between the gateways.
+    #[serde(default)]
+    pub router: Vec<StepReport>,
     /// What became of links that went.
     #[serde(default)]
     pub links: Option<LinkReport>,

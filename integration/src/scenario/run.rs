@@ -19,6 +19,7 @@ use super::machine::Ticks;
 use super::metering::{Deed, Site, SiteReport, certificates};
 use super::process::{Process, Programs, read_json};
 use super::report::{FlowReport, Outcome, RunReport, gateway_name};
+use super::router::Fate;
 use super::script::Script;
 use super::spec::{Family, Host, Mode, Part, Scenario, inband};
 use super::tap::Tap;
@@ -262,6 +263,7 @@ impl<'a> Stage<'a> {
         let mut deeds = self.deeds(start);
         let mut sets = self.sets(start);
         let mut asked = start;
+        let mut router = self.router(start);
         let users = self.scenario.api.as_ref().map(Users::start).transpose()?;
         loop {
             self.check_stop()?;
@@ -279,11 +281,16 @@ impl<'a> Stage<'a> {
             }
             let done = users.as_ref().is_none_or(Users::are_done) && sets.is_empty();
             let done = self.step_fleet()? && done;
-            let over = self.requesters_ended()? && script.is_over() && deeds.is_empty() && done;
+            let routed = router.as_ref().is_none_or(Fate::is_over);
+            let over =
+                self.requesters_ended()? && script.is_over() && deeds.is_empty() && done && routed;
             report.given_up = !over && start.elapsed() > self.limit();
             let last = over || report.given_up;
             if self.mode.is_active() && (last || asked.elapsed() >= ASK) {
                 asked = Instant::now();
+                if let Some(router) = &mut router {
+                    router.drive(&self.world, &self.gateways, &mut report.router)?;
+                }
                 let (gateways, flows) = (&self.gateways, &mut report.flows);
                 watch(self.scenario, gateways, start, script.restarted, flows);
                 self.tell_intruder();
@@ -297,6 +304,11 @@ impl<'a> Stage<'a> {
             report.api = users.finish()?;
         }
         Ok(())
+    }
+
+    fn router(&self, start: Instant) -> Option<Fate> {
+        let router = self.scenario.router.filter(|_| self.mode.is_active());
+        router.map(|router| Fate::new(router, start))
     }
 
     /// What happens to the export of gateways, last first.
@@ -423,7 +435,8 @@ impl<'a> Stage<'a> {
             let relay = gateway.relay();
             let control = gateway.stop_api()?.map(|s| (format!("{name}-control"), s));
             report.cpu_seconds.extend(control);
-            report.cpu_seconds.insert(name.to_owned(), gateway.stop()?);
+            let seconds = gateway.stop(&self.world)?;
+            report.cpu_seconds.insert(name.to_owned(), seconds);
             if let Some(site) = self.sites.iter_mut().find(|site| site.host == gateway.host) {
                 let mut what = SiteReport {
                     relay,

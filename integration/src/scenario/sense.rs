@@ -22,6 +22,10 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<String> {
             "a fleet with anything else than a pair, or whose documents others change".to_owned(),
         );
     }
+    guest(scenario, &mut found);
+    if scenario.router.is_some() && scenario.gateways != Gateways::Pair {
+        found.push("a router that is not between two gateways".to_owned());
+    }
     found
 }
 
@@ -87,6 +91,20 @@ fn without_gateways(scenario: &Scenario, found: &mut Vec<String>) {
         if present {
             found.push(format!("{what} without gateways"));
         }
+    }
+}
+
+/// What is beside a gateway in the same machine cannot be beside one in a guest.
+fn guest(scenario: &Scenario, found: &mut Vec<String>) {
+    let Some(host) = scenario.guest else {
+        return;
+    };
+    let beside = scenario.metering.is_some()
+        || scenario.api.is_some()
+        || scenario.has_control()
+        || scenario.event.iter().any(|e| e.stuck_worker.is_some());
+    if beside || !scenario.has_gateways() || !scenario.hosts().contains(&host) {
+        found.push("a guest that is no gateway, or with other processes beside it".to_owned());
     }
 }
 

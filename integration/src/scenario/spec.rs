@@ -11,6 +11,7 @@ use super::api::Api;
 use super::bounds::Bound;
 use super::fleet::Fleet;
 use super::metering::Metering;
+use super::router::Router;
 use super::sense;
 use super::tunnel::Vxlan;
 
@@ -52,6 +53,10 @@ pub struct Scenario {
     /// How gateways reach their interfaces.
     #[serde(default)]
     pub ports: Ports,
+    /// The gateway that runs in a guest of QEMU, on virtio ports.
+    pub guest: Option<Host>,
+    /// What is between the gateways and forwards their messages.
+    pub router: Option<Router>,
     /// Tunnels between the hosts.
     pub vxlan: Option<Vxlan>,
     /// Keys for `policy` in the document of both gateways.
@@ -416,6 +421,11 @@ impl Family {
 /// In-band address of a gateway.
 pub(crate) fn inband(host: Host) -> IpAddr {
     [10, 77, 0, host.number()].into()
+}
+
+/// In-band address of a gateway on a link of its own with a router, and that of the router there.
+pub(crate) fn routed(host: Host) -> [IpAddr; 2] {
+    [host.number(), 254].map(|last| [10, 78, host.number(), last].into())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::Failure;
 use super::report::gateway_name;
-use super::spec::{Family, Gateways, Host, Scenario, inband};
+use super::spec::{Family, Gateways, Host, Scenario, inband, routed};
 
 /// Start of every namespace's name; the process id of the scenario follows.
 const PREFIX: &str = "crem-sc-";
@@ -58,6 +58,9 @@ pub(crate) const WAN_INTERFACE: &str = "wan0";
 /// Names of the WAN's interfaces, side A and side B.
 pub(crate) const WAN_SIDES: [&str; 2] = ["wa", "wb"];
 
+/// TAP devices of a guest that is a gateway, toward its LAN and its WAN.
+pub(crate) const GUEST_TAPS: [&str; 2] = ["guest-lan", "guest-wan"];
+
 /// Name of the bridge that is the switch, and of its port to the WAN.
 const BRIDGE: &str = "br0";
 const UPLINK: &str = "up0";
@@ -80,15 +83,19 @@ impl Topology {
         if scenario.fleet.is_some() {
             world.add(Place::Store)?;
         }
-        if scenario.gateways == Gateways::Hub {
+        if scenario.gateways == Gateways::Hub || scenario.router.is_some() {
             world.switch(scenario)?;
+        }
+        if scenario.router.is_some() {
+            world.start_router()?;
         }
         for &host in scenario.hosts() {
             let at = Place::Host(host);
             world.add(at)?;
             let side = if host == Host::A { side_a } else { side_b };
+            let switched = scenario.gateways == Gateways::Hub || scenario.router.is_some();
             let (to, port) = match scenario.gateways {
-                Gateways::Hub if host != Host::A => (Place::Switch, switch_port(host)),
+                _ if switched && host != Host::A => (Place::Switch, switch_port(host)),
                 _ => (Place::Wan, side.to_owned()),
             };
             if scenario.has_gateways() {
@@ -96,6 +103,9 @@ impl Topology {
                 world.add(gateway)?;
                 world.link(scenario, at, HOST_INTERFACE, gateway, LAN_INTERFACE)?;
                 world.link(scenario, gateway, WAN_INTERFACE, to, &port)?;
+                if scenario.guest == Some(host) {
+                    world.guest(scenario, gateway)?;
+                }
             } else {
                 world.link(scenario, at, HOST_INTERFACE, to, &port)?;
             }
@@ -126,8 +136,40 @@ impl Topology {
     }
 
     fn plug(&self, port: &str) -> Result<(), Failure> {
-        let ns = self.name(Place::Switch);
-        ip(&["-n", &ns, "link", "set", port, "master", BRIDGE])
+        self.enslave(Place::Switch, port, BRIDGE)
+    }
+
+    fn enslave(&self, place: Place, port: &str, bridge: &str) -> Result<(), Failure> {
+        ip(&[
+            "-n",
+            &self.name(place),
+            "link",
+            "set",
+            port,
+            "master",
+            bridge,
+        ])
+    }
+
+    /// What a guest's ports are plugged into: a TAP device each, which a bridge joins with the gateway's interface.
+    fn guest(&self, scenario: &Scenario, place: Place) -> Result<(), Failure> {
+        let ns = self.name(place);
+        for (tap, interface) in GUEST_TAPS.iter().zip([LAN_INTERFACE, WAN_INTERFACE]) {
+            let bridge = format!("br-{interface}");
+            ip(&[
+                "-n", &ns, "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr",
+            ])?;
+            let snooping = ["mcast_snooping", "0"];
+            let new = ["-n", &ns, "link", "add", &bridge, "type", "bridge"];
+            ip(&[&new[..], &snooping[..]].concat())?;
+            for name in [tap, bridge.as_str()] {
+                self.set_up(scenario, place, name)?;
+            }
+            for port in [tap, interface] {
+                self.enslave(place, port, &bridge)?;
+            }
+        }
+        Ok(())
     }
 
     /// Name of a place's namespace.
@@ -219,6 +261,82 @@ impl Topology {
             ip(&["-n", &ns, "address", "add", &four, "dev", HOST_INTERFACE])?;
         }
         Ok(())
+    }
+
+    /// The switch forwards packets between the gateways' links as well, by the MAC address of its bridge.
+    fn start_router(&self) -> Result<(), Failure> {
+        let ns = self.name(Place::Switch);
+        for key in ["all", BRIDGE] {
+            // It would tell gateways on one wire that they need no router.
+            let redirects = format!("net.ipv4.conf.{key}.send_redirects=0");
+            ip(&["netns", "exec", &ns, "sysctl", "-qw", &redirects])?;
+        }
+        ip(&[
+            "netns",
+            "exec",
+            &ns,
+            "sysctl",
+            "-qw",
+            "net.ipv4.ip_forward=1",
+        ])?;
+        self.route(true)
+    }
+
+    /// Gives the router its addresses, and with them its routes, or takes them.
+    pub(crate) fn route(&self, on: bool) -> Result<(), Failure> {
+        let (ns, way) = (self.name(Place::Switch), if on { "add" } else { "del" });
+        for host in [Host::A, Host::B] {
+            let [_, own] = routed(host);
+            ip(&[
+                "-n",
+                &ns,
+                "address",
+                way,
+                &format!("{own}/24"),
+                "dev",
+                BRIDGE,
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Gives the router another MAC address, and tells nobody.
+    pub(crate) fn move_router(&self, mac: &str) -> Result<(), Failure> {
+        let ns = self.name(Place::Switch);
+        ip(&["-n", &ns, "link", "set", BRIDGE, "address", mac])
+    }
+
+    /// Sends many pings at once from host A to the in-band address of its gateway.
+    pub(crate) fn flood_inband(&self, count: u32) -> Result<(), Failure> {
+        let host = self.name(Place::Host(Host::A));
+        let [own, _] = routed(Host::A);
+        // The hosts are on another link.
+        ip(&[
+            "-n",
+            &host,
+            "route",
+            "replace",
+            &format!("{own}/32"),
+            "dev",
+            HOST_INTERFACE,
+        ])?;
+        let mut command = self.command(Place::Host(Host::A), Path::new("ping"));
+        let count = count.to_string();
+        command.args([
+            "-q",
+            "-w",
+            "1",
+            "-c",
+            &count,
+            "-l",
+            &count,
+            &own.to_string(),
+        ]);
+        // Its answers are not what this is about.
+        command
+            .output()
+            .map(|_| ())
+            .map_err(|e| format!("ping: {e}").into())
     }
 
     /// Takes the link of an interface down, at both its ends, or lets it come up.

@@ -53,6 +53,15 @@ impl Carries {
         self.refuted = self.refuted.filter(|(length, _)| *length > t);
     }
 
+    /// Forgets that symbols of `t` octets arrived; whether that was known.
+    fn doubt(&mut self, t: u16, now: Instant) -> bool {
+        let known = self.proven(now) >= t;
+        if known {
+            self.proven = None;
+        }
+        known
+    }
+
     fn failed(&mut self, t: u16, now: Instant) {
         self.refuted = Some((t, now));
         self.proven = self.proven.filter(|(length, _)| *length < t);
@@ -170,6 +179,11 @@ impl<B: Clone> Flow<B> {
             peer.carries.arrived(t, now);
             return;
         }
+        // They arrived before. Messages of any length may have been lost for a while, as where a next hop has gone, and
+        // packets not: what comes now decides.
+        if peer.carries.doubt(t, now) {
+            return;
+        }
         peer.carries.failed(t, now);
         sh.counters.mtu_refuted += 1;
         let why = self.not_carried(t, Family::of(&to.ip()), sh);
@@ -223,6 +237,8 @@ mod tests {
         assert!(carries.refuses(4134, at(1)) && carries.refuses(9000, at(1)));
         assert!(!carries.refuses(4133, at(1)));
         assert_eq!(carries.proven(at(1)), 1062);
+        assert!(!carries.doubt(4134, at(1)) && carries.doubt(1062, at(1)));
+        assert!(!carries.doubt(1062, at(1)), "once");
         // The path became smaller, then larger.
         carries.failed(1062, at(2));
         assert_eq!(carries.proven(at(2)), 0);

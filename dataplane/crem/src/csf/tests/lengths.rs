@@ -108,6 +108,27 @@ fn once_a_symbol_arrived_none_is_sent_for_this() {
     assert_eq!(refuted, 0);
 }
 
+// shows: AMB-TMTU
+#[test]
+fn an_outage_of_all_messages_is_not_taken_for_a_shorter_path() {
+    let mut cfg = probing();
+    cfg.fec.m_min = 2;
+    let mut rig = Rig::new(cfg);
+    let mut psn = rig.protect(key(1), 0);
+    let arrives = |rig: &mut Rig| report(rig, key(1), 64, 1);
+    arrives(&mut rig);
+    for _ in 0..2 {
+        // More round trips than a finding takes, and then some arrive again.
+        assert_eq!(rounds(&mut rig, key(1), &mut psn, 64, 12), 12);
+        arrives(&mut rig);
+    }
+    assert_eq!(counted(&rig).1, 0);
+    // If none does it was the length all the same.
+    let round = rounds(&mut rig, key(1), &mut psn, 64, 60);
+    assert!((16..40).contains(&round), "{round}");
+    assert_eq!(counted(&rig).1, 1);
+}
+
 #[test]
 fn where_sources_are_lost_too_it_says_nothing_of_lengths() {
     let mut rig = Rig::new(probing());

@@ -41,16 +41,16 @@ pub enum SyslogLevel {
 pub struct SyslogServer {
     /// Address or name, looked up for every connection.
     pub host: String,
-    /// Port.
+    /// Port of the server: 514 with UDP, 601 with TCP, 6514 with TLS if left out.
     pub port: u16,
-    /// Transport.
+    /// How messages get there.
     pub transport: SyslogTransport,
     /// PEM file of the authorities of its certificate, with TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorities: Option<String>,
     /// Facility, 0 to 23 (RFC 5424 section 6.2.1).
     pub facility: u8,
-    /// What is sent.
+    /// The least that a message has to matter to be sent.
     pub level: SyslogLevel,
 }
 

@@ -79,6 +79,16 @@ pub(crate) enum Command {
     Show(Show),
     /// What the gateway does, again and again on the whole terminal.
     Top(Top),
+    /// Changes what a segment does with what passes.
+    Mode {
+        /// The segment.
+        segment: String,
+        /// The mode.
+        #[arg(value_parser = ["active", "monitor", "passthrough", "block", "bypass"])]
+        mode: String,
+        #[command(flatten)]
+        how: How,
+    },
     /// Frames of a segment in files; one capture at a time.
     #[command(subcommand)]
     Capture(Capture),

@@ -55,6 +55,27 @@ fn a_change_is_made_of_what_was_seen() {
 }
 
 #[test]
+fn a_mode_is_changed_alone() {
+    let written = json!({
+        "changed": true, "revision": 8, "impact": "segment",
+        "diff": [{"op": "replace", "pointer": "/segments/a/mode", "old": "active", "new": "monitor"}],
+    });
+    let answers = vec![(200, "\"7-abc\"", json!({})), (200, "\"8-def\"", written)];
+    let gateway = Gateway::new("mode", answers);
+    let (status, out, _) = cremctl(&gateway, &["mode", "a", "monitor", "--comment", "try"]);
+    assert_eq!(status, 0);
+    assert!(out.ends_with("revision 8 runs, impact segment\n"), "{out}");
+    let asked = gateway.asked();
+    let (request, etag, body) = &asked[1];
+    let expected = ("PATCH /v1/config?comment=try", "\"7-abc\"");
+    assert_eq!((request.as_str(), etag.as_str()), expected);
+    let patch: Value = serde_json::from_str(body).unwrap();
+    let one = json!([{"op": "add", "path": "/segments/a/mode", "value": "monitor"}]);
+    assert_eq!(patch, one);
+    assert_eq!(cremctl(&gateway, &["mode", "a", "off"]).0, 2);
+}
+
+#[test]
 fn confirming_names_the_commit_that_waits() {
     let waits = json!({"state": "pending", "revision": 8, "remaining_ms": 1000});
     let gateway = Gateway::new(

@@ -320,18 +320,11 @@ impl Topology {
             "dev",
             HOST_INTERFACE,
         ])?;
+        // Before its neighbour is known the host keeps a hundred pings of the flood and drops the others.
+        self.ping(own, 1);
         let mut command = self.command(Place::Host(Host::A), Path::new("ping"));
-        let count = count.to_string();
-        command.args([
-            "-q",
-            "-w",
-            "1",
-            "-c",
-            &count,
-            "-l",
-            &count,
-            &own.to_string(),
-        ]);
+        let (count, own) = (count.to_string(), own.to_string());
+        command.args(["-q", "-w", "1", "-c", &count, "-l", &count, &own]);
         // Its answers are not what this is about.
         command
             .output()

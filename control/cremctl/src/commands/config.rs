@@ -64,6 +64,21 @@ pub(super) async fn run(arguments: &Arguments, config: &Config) -> Result<String
     }
 }
 
+/// Changes the mode of one segment and nothing else.
+pub(super) async fn mode(
+    arguments: &Arguments,
+    segment: &str,
+    mode: &str,
+    how: &How,
+) -> Result<String, Failure> {
+    let segment = segment.replace('~', "~0").replace('/', "~1");
+    let pointer = format!("/segments/{segment}/mode");
+    // Unlike a merge, this does not begin a segment of another name.
+    let patch = json!([{"op": "add", "path": pointer, "value": mode}]);
+    let body = (JSON_PATCH, patch.to_string());
+    write(arguments, "PATCH", "/v1/config", Some(body), how).await
+}
+
 async fn running(arguments: &Arguments) -> Result<u64, Failure> {
     let list = get(arguments, "/v1/revisions?limit=1").await?.value;
     let number = list["running"].as_u64();

@@ -25,6 +25,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<String, Failure> {
         Command::Config(config) => config::run(arguments, config).await,
         Command::Show(show) => show::run(arguments, show).await,
         Command::Top(top) => top::run(arguments, top).await,
+        Command::Mode { segment, mode, how } => config::mode(arguments, segment, mode, how).await,
         Command::Capture(capture) => capture::run(arguments, capture).await,
         Command::Peer(peer) => peer::run(arguments, peer).await,
         Command::Support(support) => support::run(arguments, support).await,

@@ -101,6 +101,6 @@ fn the_units_are_understood() {
         assert!(ours.is_empty(), "{ours:?}");
         checked += 1;
     }
-    assert_eq!(checked, 3);
+    assert_eq!(checked, 4);
     std::fs::remove_dir_all(place).unwrap();
 }

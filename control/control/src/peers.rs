@@ -217,22 +217,21 @@ pub fn compatibility<'a>(
     schemes.dedup();
     let policy = &about.config.policy;
     let pointer = |place: &str| format!("/segments/{}/{place}", about.segment);
-    let setting = |(place, in_force): (&str, &str),
-                   configured: u64,
-                   values: &mut dyn Iterator<Item = u64>| {
-        let (mut least, mut most) = (None, None);
-        for value in values {
-            least = Some(least.map_or(value, |l: u64| l.min(value)));
-            most = Some(most.map_or(value, |m: u64| m.max(value)));
-        }
-        Setting {
-            pointer: pointer(place),
-            configured,
-            in_force: in_force.to_owned(),
-            least,
-            most,
-        }
-    };
+    let setting =
+        |(place, meaning): (&str, &str), configured: u64, values: &mut dyn Iterator<Item = u64>| {
+            let (mut least, mut most) = (None, None);
+            for value in values {
+                least = Some(least.map_or(value, |l: u64| l.min(value)));
+                most = Some(most.map_or(value, |m: u64| m.max(value)));
+            }
+            Setting {
+                pointer: pointer(place),
+                configured,
+                meaning: meaning.to_owned(),
+                least,
+                most,
+            }
+        };
     let k = || applied.clone().map(|a| u64::from(a.k));
     let m = || applied.clone().map(|a| u64::from(a.m));
     let t = || applied.clone().map(|a| u64::from(a.t));

@@ -278,7 +278,8 @@ fn no_operation_is_open_by_oversight() {
             let method = method.to_ascii_uppercase();
             let ask = |token| network.ask(None, token, &method, &place, &Value::Null);
             let nobody = ask(None);
-            if ["/livez", "/readyz"].contains(&path.as_str()) {
+            // Who comes first has nothing but the code on the console.
+            if ["/livez", "/readyz", "/v1/enrol"].contains(&path.as_str()) {
                 assert_ne!(nobody.status, 401, "{method} {path}");
                 continue;
             }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crem_api::state::Role;
 use crem_rawsock::StopFlag;
 use crem_wan::LogEntry;
 
@@ -16,7 +15,7 @@ use super::intruder::Intruder;
 use super::ledger::{Record, balance};
 use super::links::try_links;
 use super::machine::Ticks;
-use super::metering::{Deed, Site, SiteReport, certificates};
+use super::metering::{Site, SiteReport, certificates};
 use super::process::{Process, Programs, read_json};
 use super::report::{FlowReport, Outcome, RunReport, gateway_name};
 use super::router::Fate;
@@ -28,6 +27,7 @@ use super::topology::{HOST_INTERFACE, Place, Topology, WAN_SIDES};
 use super::tunnel;
 use super::watch::watch;
 
+mod deeds;
 mod values;
 
 /// CREM port of a scenario that names none.
@@ -309,45 +309,6 @@ impl<'a> Stage<'a> {
     fn router(&self, start: Instant) -> Option<Fate> {
         let router = self.scenario.router.filter(|_| self.mode.is_active());
         router.map(|router| Fate::new(router, start))
-    }
-
-    /// What happens to the export of gateways, last first.
-    fn deeds(&self, start: Instant) -> Vec<(Instant, Host, Deed)> {
-        let events = self.scenario.metering.iter().flat_map(|m| &m.event);
-        let mut deeds: Vec<_> = events
-            .map(|event| {
-                (
-                    start + Duration::from_millis(event.at_ms),
-                    event.at,
-                    event.does,
-                )
-            })
-            .collect();
-        deeds.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
-        deeds
-    }
-
-    fn do_deeds(&mut self, deeds: &mut Vec<(Instant, Host, Deed)>) -> Result<(), Failure> {
-        while let Some((_, host, deed)) = deeds.pop_if(|(at, ..)| *at <= Instant::now()) {
-            let mut sites = self.sites.iter_mut();
-            let site = sites.find(|site| site.host == host);
-            let site = site.ok_or("an event names a gateway that is not there")?;
-            site.act(deed, &self.world, &self.context.programs)?;
-        }
-        Ok(())
-    }
-
-    /// It learns a Flow ID that is in use, as who listens on the path would.
-    fn tell_intruder(&self) {
-        let (Some(intruder), Some(host)) = (&self.intruder, self.scenario.intruder_at) else {
-            return;
-        };
-        let gateways = self.gateways.iter().filter(|g| g.host == host);
-        let flows = gateways.flat_map(Gateway::flows);
-        let restored = flows.filter(|flow| flow.role == Role::Crf);
-        if let Some(id) = restored.filter_map(|flow| flow.flow_id).next() {
-            intruder.tell(id);
-        }
     }
 
     fn limit(&self) -> Duration {

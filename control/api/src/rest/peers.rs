@@ -133,8 +133,8 @@ pub struct Setting {
     pub pointer: String,
     /// The value that is configured, default or not.
     pub configured: u64,
-    /// What is in force because of it.
-    pub in_force: String,
+    /// What `least` and `most` are, in words.
+    pub meaning: String,
     /// The least in force for a flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least: Option<u64>,

@@ -57,7 +57,7 @@ fn test(tested: &Value) -> String {
 }
 
 fn compatibility(seen: &Value) -> String {
-    let members = ["pointer", "configured", "least", "most", "in_force"];
+    let members = ["pointer", "configured", "least", "most", "meaning"];
     let mut text = table::objects(&members, items(&seen["settings"]));
     let mismatches = items(&seen["mismatches"]).map(|m| {
         format!(

@@ -1,7 +1,9 @@
 //! Control processes in a scenario: one beside each gateway, which gets its document through their API and in
-//! no other way. While flows run, somebody changes the documents (`operator`) and many ask (`clients`).
+//! no other way. While flows run, somebody changes the documents (`operator`), many ask (`clients`), and somebody looks
+//! closer (`diagnosis`).
 
 mod clients;
+mod diagnosis;
 pub(super) mod http;
 mod operator;
 
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::clients::{Clients, Load};
+use self::diagnosis::{Diagnosis, Diagnostician};
 use self::http::{Ask, Http};
 use self::operator::Operator;
 use super::Failure;
@@ -49,6 +52,9 @@ pub struct Api {
     /// Milliseconds between the answer to a client and its next request.
     #[serde(default = "default_pause")]
     pub pause_ms: u64,
+    /// Whether gateway A is looked at closer while the flows run: a capture, a test of its peer, a support bundle.
+    #[serde(default)]
+    pub diagnose: bool,
     /// Longest time that 99 % of the answers may take, milliseconds; without it they are only told.
     pub answer_ms: Option<f64>,
 }
@@ -64,6 +70,9 @@ pub struct ApiReport {
     pub changes: Changes,
     /// What clients were answered.
     pub load: Load,
+    /// What looking closer showed.
+    #[serde(default)]
+    pub diagnosis: Option<Diagnosis>,
 }
 
 /// A control process.
@@ -170,6 +179,7 @@ impl Drop for ControlProcess {
 pub(crate) struct Users {
     operator: Operator,
     clients: Clients,
+    diagnostician: Option<Diagnostician>,
 }
 
 impl Users {
@@ -179,18 +189,21 @@ impl Users {
         Ok(Self {
             clients: Clients::start(api.clients, pause, &sockets)?,
             operator: Operator::start(api.changes, sockets.to_vec()),
+            diagnostician: api.diagnose.then(|| Diagnostician::start(socket(Host::A))),
         })
     }
 
-    /// Whether every change is made.
+    /// Whether every change is made and everything is looked at.
     pub(crate) fn are_done(&self) -> bool {
-        self.operator.is_over()
+        let mut diagnostician = self.diagnostician.iter();
+        self.operator.is_over() && diagnostician.all(Diagnostician::is_over)
     }
 
     pub(crate) fn finish(self) -> Result<ApiReport, Failure> {
         Ok(ApiReport {
             load: self.clients.finish()?,
             changes: self.operator.finish()?,
+            diagnosis: self.diagnostician.map(Diagnostician::finish).transpose()?,
         })
     }
 }
@@ -219,6 +232,10 @@ pub(crate) fn judge(scenario: &Scenario, run: &RunReport, found: &mut Vec<Findin
             run.goodput_mbit()
         ),
     ));
+    if api.diagnose {
+        let seen = run.api.diagnosis.clone().unwrap_or_default();
+        diagnosis::judge(&run.mode.to_string(), &seen, scenario.rtt_us(), found);
+    }
     for (name, counters) in &run.gateways {
         let drops = source_drops(counters);
         found.push(Finding::new(
@@ -251,7 +268,7 @@ mod tests {
 
     fn scenario() -> Scenario {
         Scenario::parse(
-            "name = \"x\"\nabout = \"y\"\n[api]\nchanges = 3\nclients = 2\nanswer_ms = 50.0\n\
+            "name = \"x\"\nabout = \"y\"\n[api]\nchanges = 3\nclients = 2\nanswer_ms = 50.0\ndiagnose = true\n\
              [wan.a_to_b.loss]\nuniform = 0.01\n[[flow]]\nrate_mbit = 9\n",
         )
         .unwrap()
@@ -261,6 +278,15 @@ mod tests {
         let mut run = RunReport::default();
         (run.api.changes.made, run.api.changes.seen) = (3, 3);
         (run.api.load.answered, run.api.load.answer_ms) = (9, [1.0, 40.0, 90.0]);
+        run.api.diagnosis = Some(Diagnosis {
+            frames: 7,
+            file_octets: 700,
+            echoes: 50,
+            rtt_min_us: 50,
+            mtu: 1500,
+            answers: true,
+            bundle_octets: 900,
+        });
         for name in ["gwA", "gwB"] {
             let counters = run.gateways.entry(name.to_owned()).or_default();
             for key in SOURCE_DROPS {
@@ -277,15 +303,17 @@ mod tests {
     fn good(run: &RunReport) -> bool {
         let mut found = Vec::new();
         judge(&scenario(), run, &mut found);
-        found.len() == 5 && found.iter().all(|f| f.ok)
+        found.len() == 6 && found.iter().all(|f| f.ok)
     }
 
     #[test]
     fn changes_answers_and_drops_are_judged() {
         assert!(good(&run()));
-        let spoilt: [fn(&mut RunReport); 6] = [
+        let spoilt: [fn(&mut RunReport); 8] = [
             |r| r.api.changes.seen = 2,
             |r| r.api.load.failed = 1,
+            |r| r.api.diagnosis = None,
+            |r| r.api.diagnosis.as_mut().unwrap().mtu = 1400,
             |r| r.api.load.answer_ms[1] = 60.0,
             |r| {
                 *r.gateways

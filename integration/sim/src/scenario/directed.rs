@@ -1,7 +1,8 @@
 //! Scenarios that lead to what a drawn one seldom meets. Each is a small ordinary world with one thing
 //! that is different; the seed varies rates, sizes and losses a little.
 
-use crem_core::config::{Hold, Mode as Acting, PeerTable, Prefix};
+use crem_core::config::{CoreConfig, Hold, Mode as Acting, PeerTable, Prefix};
+use crem_core::csf::Ahead;
 
 use super::rare::{
     closed_while_silent, far_jumps, few_open_blocks, idle_before_answer, idle_while_silent,
@@ -94,6 +95,12 @@ pub(super) fn of(number: u64, seed: u64, mode: Mode) -> Scenario {
     scenario
 }
 
+fn core(side: usize) -> CoreConfig {
+    let mut cfg = super::plain(side, PATH_MTU);
+    cfg.csf.ahead = [super::AHEAD, Ahead::OFF][side];
+    cfg
+}
+
 /// Six connections, two of them backwards, 20 ms round trip, one percent loss.
 pub(super) fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
     let mut path = PathConfig::clean(10 * MS);
@@ -115,7 +122,7 @@ pub(super) fn base(rng: &mut Rng, seed: u64, mode: Mode) -> Scenario {
         poll: Duration::from_micros(5),
         slots: 4096,
         peers: [Peer::Gateway; 2],
-        core: [0, 1].map(|side| super::plain(side, PATH_MTU)),
+        core: [0, 1].map(core),
         path_mtu: u32::from(PATH_MTU),
         connections,
         steps: Vec::new(),

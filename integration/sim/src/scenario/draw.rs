@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use crem_core::config::{CoreConfig, Hold, PeerTable, PeerTarget, Prefix};
-use crem_core::csf::Ahead;
 
 use super::{Connection, Forger, Peer, Scenario, Step};
 use crate::endpoint::rc::{Recovery, RequesterConfig};
@@ -234,11 +233,8 @@ fn core(rng: &mut Rng, frame: &Frame, side: usize) -> CoreConfig {
     }
     cfg.responses = rng.chance(0.5);
     if cfg.responses {
-        // Coding ahead changes nothing that shows: no draw of its own.
-        cfg.csf.ahead = Ahead {
-            slots: 64,
-            shortest: 0,
-        };
+        // It changes nothing that shows: no draw of its own.
+        cfg.csf.ahead = super::AHEAD;
     }
     cfg.verify_sources = rng.chance(0.2);
     cfg.domain_rtt = rng.chance(0.3).then_some(frame.rtt);

@@ -10,6 +10,7 @@ mod rare;
 mod sure;
 
 use crem_core::config::{CoreConfig, Hold, Prefix};
+use crem_core::csf::Ahead;
 
 use crate::Duration;
 use crate::endpoint::rc::RequesterConfig;
@@ -161,6 +162,12 @@ pub struct Scenario {
     /// Octets of state a flow at most, packets aside; looked at if given.
     pub state_limit: Option<u64>,
 }
+
+/// Packets of any length are coded ahead of their block's end, in few enough slots that some are not.
+const AHEAD: Ahead = Ahead {
+    slots: 64,
+    shortest: 0,
+};
 
 /// The configuration of the gateway at `side` with the other one as its peer, everything else as it
 /// comes.

@@ -162,10 +162,14 @@ impl<B: Clone> Binding<B> {
 
     fn begin_ahead(&self, ctx: &mut Ctx<'_, B>) -> Option<BegunId> {
         let config = &self.open.as_ref()?.config;
-        let left_out = open_blocks(ctx.who, config.k) > u64::from(self.max_open_blocks);
-        let rows = self.reports.allowed(config.m);
         let ahead = ctx.sh.cfg.csf.ahead;
-        if rows == 0 || config.t < ahead.shortest || left_out || self.is_broken(ctx.sh) {
+        // Asked with every run of short packets.
+        if config.t < ahead.shortest {
+            return None;
+        }
+        let left_out = || open_blocks(ctx.who, config.k) > u64::from(self.max_open_blocks);
+        let rows = self.reports.allowed(config.m);
+        if rows == 0 || left_out() || self.is_broken(ctx.sh) {
             return None;
         }
         ctx.sh.begun.begin(rows, ahead.slots, ctx.actions)

@@ -147,17 +147,22 @@ impl Tokens {
     }
 
     fn write(&self, known: &BTreeMap<String, Token>) -> io::Result<()> {
-        let beside = self.path.with_extension("new");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&beside)?;
-        file.write_all(serde_json::to_string_pretty(known)?.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&beside, &self.path)
+        write_private(&self.path, &serde_json::to_string_pretty(known)?)
     }
+}
+
+/// Writes a file that only its owner may read, so that it has its old content or all of the new one.
+pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)
 }
 
 /// Whether two texts are the same, in a time that does not tell where they differ.

@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crem_api::ManagementTls;
 
+use crate::access::write_private;
 use crate::digest::sha256;
 
 /// How long a code is good, milliseconds.
@@ -156,28 +157,14 @@ pub fn own_certificate(state: &Path) -> io::Result<ManagementTls> {
     if !(certificate.exists() && key.exists()) {
         let made = rcgen::generate_simple_self_signed(vec!["crem-gateway".to_owned()]);
         let made = made.map_err(io::Error::other)?;
-        private(&key, &made.signing_key.serialize_pem())?;
-        private(&certificate, &made.cert.pem())?;
+        write_private(&key, &made.signing_key.serialize_pem())?;
+        write_private(&certificate, &made.cert.pem())?;
     }
     Ok(ManagementTls {
         certificate: certificate.display().to_string(),
         key: key.display().to_string(),
         client_authorities: None,
     })
-}
-
-fn private(path: &Path, text: &str) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let beside = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&beside)?;
-    io::Write::write_all(&mut file, text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)
 }
 
 #[cfg(test)]

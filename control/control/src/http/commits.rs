@@ -4,9 +4,6 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use crem_api::rest::{Commit, Extension, Operation, OperationState, Which};
-use serde::Deserialize;
-use std::time::Duration;
-use utoipa::IntoParams;
 
 use crate::clock;
 use crate::engine::CommitRequest;
@@ -14,11 +11,8 @@ use crate::problem::Kind;
 
 use super::auth::{Noted, Operator, Viewer};
 use super::failure::{Failure, Failures};
-use super::params::{Named, Params, milliseconds};
+use super::params::{Named, Params, Wait, milliseconds};
 use super::{App, body, json};
-
-/// Longest wait for the end of an operation: below the limit of requests.
-const MAX_WAIT_MS: u64 = 25_000;
 
 /// The commit under way.
 #[utoipa::path(get, path = "/v1/commit", operation_id = "get_commit", tag = "config",
@@ -80,16 +74,6 @@ async fn ask(app: &App, revision: u64, request: CommitRequest) -> Result<Respons
     Ok(response)
 }
 
-/// How long to wait.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wait {
-    /// Time to wait for the end of the operation, such as `20s`; 25s at most are waited.
-    #[param(pattern = "^[0-9]{1,6}(ms|s|m|h)$")]
-    wait: Option<String>,
-}
-
 /// A write and what became of it.
 #[utoipa::path(get, path = "/v1/operations/{id}", operation_id = "get_operation", tag = "config",
     params(("id" = String, Path, description = "id of the operation"), Wait),
@@ -100,15 +84,14 @@ pub(crate) async fn operation(
     Named(id): Named<String>,
     Params(wait): Params<Wait>,
 ) -> Result<Response, Failure> {
-    let wait = wait.wait.as_deref().map(|w| milliseconds("wait", w));
-    let wait = wait.transpose()?.unwrap_or(0).min(MAX_WAIT_MS);
+    let wait = wait.time()?;
     let mut changes = app.engine.follow();
     let over = changes.wait_for(|view| {
         let operation = view.operations.get(&id);
         operation.is_none_or(|o| o.state != OperationState::Running)
     });
     // Over or not, what there is is told.
-    let _ = tokio::time::timeout(Duration::from_millis(wait), over).await;
+    let _ = tokio::time::timeout(wait, over).await;
     let view = app.engine.view();
     let missing = || Failure::new(Kind::NotFound, "There is no such operation any more.");
     let mut operation = view.operations.get(&id).ok_or_else(missing)?.clone();

@@ -2,7 +2,10 @@
 
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
+use utoipa::IntoParams;
 
 use crate::problem::Kind;
 
@@ -31,6 +34,28 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T
         let found = Path::<T>::from_request_parts(parts, state).await;
         let found = found.map_err(|e| Failure::new(Kind::NotFound, e.body_text()))?;
         Ok(Self(found.0))
+    }
+}
+
+/// Longest wait for an end, milliseconds.
+const MAX_WAIT_MS: u64 = 25_000;
+
+/// How long to wait for the end of what is asked about.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wait {
+    /// Time to wait for the end, such as `20s`; 25s at most are waited.
+    #[param(pattern = "^[0-9]{1,6}(ms|s|m|h)$")]
+    wait: Option<String>,
+}
+
+impl Wait {
+    /// The time, none if left out.
+    pub(crate) fn time(&self) -> Result<Duration, Failure> {
+        let wait = self.wait.as_deref().map(|w| milliseconds("wait", w));
+        let ms = wait.transpose()?.unwrap_or(0).min(MAX_WAIT_MS);
+        Ok(Duration::from_millis(ms))
     }
 }
 

@@ -1,14 +1,11 @@
 //! Support bundles. They hold a part of the audit log, so they are for those who may read that.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use crem_api::rest::{Bundle, BundleList, BundlePhase};
-use serde::Deserialize;
-use utoipa::IntoParams;
 
 use crate::clock;
 use crate::journal::Since;
@@ -17,11 +14,8 @@ use crate::support::{MAX_AUDIT, Sources};
 
 use super::auth::Admin;
 use super::failure::{Failure, Failures};
-use super::params::{Named, Params, milliseconds};
+use super::params::{Named, Params, Wait};
 use super::{App, download, json, system};
-
-/// Longest wait, milliseconds.
-const MAX_WAIT_MS: u64 = 25_000;
 
 /// Gathers what goes into a bundle. Blocks.
 fn sources(app: &App) -> std::io::Result<Sources> {
@@ -64,16 +58,6 @@ pub(crate) async fn list(State(app): State<App>, _: Admin) -> Response {
     json(StatusCode::OK, &app.support.list())
 }
 
-/// How long to wait.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wait {
-    /// Time to wait until it is made, such as `20s`; 25s at most are waited.
-    #[param(pattern = "^[0-9]{1,6}(ms|s|m|h)$")]
-    wait: Option<String>,
-}
-
 /// How a support bundle stands.
 #[utoipa::path(get, path = "/v1/support-bundles/{id}", operation_id = "get_bundle", tag = "diagnosis",
     params(Wait, ("id" = String, Path, description = "id of the bundle")),
@@ -82,10 +66,9 @@ pub(crate) async fn get(
     State(app): State<App>,
     _: Admin,
     Named(id): Named<String>,
-    Params(Wait { wait }): Params<Wait>,
+    Params(wait): Params<Wait>,
 ) -> Result<Response, Failure> {
-    let wait = wait.map(|wait| milliseconds("wait", &wait)).transpose()?;
-    let wait = wait.unwrap_or(0).min(MAX_WAIT_MS);
+    let wait = wait.time()?;
     let mut changes = app.support.follow();
     let done = async {
         while app
@@ -98,7 +81,7 @@ pub(crate) async fn get(
             }
         }
     };
-    let _ = tokio::time::timeout(Duration::from_millis(wait), done).await;
+    let _ = tokio::time::timeout(wait, done).await;
     Ok(json(StatusCode::OK, &app.support.get(&id)?))
 }
 

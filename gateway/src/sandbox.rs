@@ -78,7 +78,7 @@ pub(crate) fn dataplane(
         writable.push(place.into());
     }
     writable.push(std::env::temp_dir());
-    writable.push(bootstrap.control_state.clone());
+    writable.push(state(bootstrap));
     writable.extend(mounts_of("hugetlbfs"));
     let devices = document.segments.values().flat_map(|s| [&s.lan, &s.wan]);
     let mut capabilities = TO_FORWARD.to_vec();
@@ -109,9 +109,7 @@ pub(crate) fn dataplane(
 /// The control process, before it has threads.
 pub(crate) fn control(bootstrap: &Bootstrap) -> Confinement {
     let mut writable = places(bootstrap, &[&bootstrap.control_socket]);
-    writable.push(bootstrap.control_state.clone());
-    // It is made at the first start, and nothing can be made beside it later.
-    let _ = std::fs::create_dir_all(&bootstrap.control_state);
+    writable.push(state(bootstrap));
     let keep = Keep {
         capabilities: TO_CONTROL.to_vec(),
         calls: Calls::Sockets,
@@ -127,7 +125,7 @@ pub(crate) fn export(bootstrap: &Bootstrap) -> Confinement {
         &[&bootstrap.export_socket, &bootstrap.export_status_socket],
     );
     // Collectors may be files.
-    writable.extend([std::env::temp_dir(), bootstrap.control_state.clone()]);
+    writable.extend([std::env::temp_dir(), state(bootstrap)]);
     let keep = Keep {
         capabilities: TO_EXPORT.to_vec(),
         calls: Calls::Sockets,
@@ -138,7 +136,8 @@ pub(crate) fn export(bootstrap: &Bootstrap) -> Confinement {
 
 /// The fleet agent, before it has threads: it writes these files, and others beside them that take their places.
 pub(crate) fn fleet(on: bool, files: &[&Path]) -> Confinement {
-    let mut writable: Vec<PathBuf> = files.iter().copied().filter_map(directory).collect();
+    let directories = files.iter().copied().filter_map(directory);
+    let mut writable: Vec<PathBuf> = directories.map(made).collect();
     writable.push("/dev/null".into());
     let keep = Keep {
         // Sockets and certificates of other users.
@@ -147,6 +146,21 @@ pub(crate) fn fleet(on: bool, files: &[&Path]) -> Confinement {
         writable,
     };
     begin(on, &keep)
+}
+
+/// Where the control process keeps its state, and captures and files of collectors are.
+fn state(bootstrap: &Bootstrap) -> PathBuf {
+    made(bootstrap.control_state.clone())
+}
+
+/// Makes a directory, whichever process comes first: what does not exist when a process is confined stays closed
+/// to it.
+fn made(directory: PathBuf) -> PathBuf {
+    if let Err(error) = std::fs::create_dir_all(&directory) {
+        let place = directory.display();
+        tracing::warn!("{place} cannot be made, so nothing can be written there: {error}");
+    }
+    directory
 }
 
 /// Directories of sockets, what the bootstrap allows besides, and where the service manager listens.

@@ -20,7 +20,11 @@ impl Drop for Process {
 
 impl Process {
     fn start(place: &Path, process: &str, more: &[&str]) -> Self {
+        // What everybody may write to is not where the state is.
+        let temporary = place.join("tmp");
+        std::fs::create_dir_all(&temporary).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_crem-gateway"))
+            .env("TMPDIR", temporary)
             .arg(process)
             .args([
                 "--config".as_ref(),
@@ -103,16 +107,26 @@ fn place(name: &str) -> PathBuf {
     path
 }
 
-fn state_of(place: &Path) -> serde_json::Value {
+/// Asks the control process; the answer's status line and body.
+fn ask(place: &Path, method: &str, path: &str, body: &str) -> (String, serde_json::Value) {
     let mut stream = UnixStream::connect(place.join("c.sock")).unwrap();
-    stream
-        .write_all(b"GET /v1/state/confinement HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        .unwrap();
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
-    serde_json::from_str(body).unwrap()
+    let status = head.lines().next().unwrap().to_owned();
+    (status, serde_json::from_str(body).unwrap())
+}
+
+fn state_of(place: &Path) -> serde_json::Value {
+    let (status, body) = ask(place, "GET", "/v1/state/confinement", "");
+    assert!(status.starts_with("HTTP/1.1 200"), "{status}");
+    body
 }
 
 /// Numbers of capabilities (capabilities(7)).
@@ -170,6 +184,17 @@ fn each_process_has_only_what_it_needs() {
     }
     let mut client = Client::connect(&place.join("d.sock"), Duration::from_secs(5)).unwrap();
     assert_eq!(client.status().unwrap().segments["a"].mode, "passthrough");
+    std::fs::remove_dir_all(place).unwrap();
+}
+
+#[test]
+fn a_data_plane_that_came_first_writes_captures_below_the_state_of_control() {
+    let place = place("first");
+    let _dataplane = Process::start(&place, "dataplane", &[]);
+    let _control = Process::start(&place, "control", &[]);
+    let wanted = r#"{"segment": "a", "max_frames": 10}"#;
+    let (status, capture) = ask(&place, "POST", "/v1/captures", wanted);
+    assert!(status.starts_with("HTTP/1.1 201"), "{status} {capture}");
     std::fs::remove_dir_all(place).unwrap();
 }
 

@@ -245,6 +245,10 @@ impl View {
 
     /// A datagram on the CREM port that is not addressed to our station (AMB-PAIR, AMB-PRICEPT).
     fn crem(&self, parsed: &Parsed, ip: &Ip, side: Side) -> Verdict {
+        // Nobody else speaks for us: neither a host that would have the peer believe it, nor a loop.
+        if parsed.tunnel.is_none() && self.own.is_some_and(|own| own.address == ip.source) {
+            return Verdict::Refuse(Refusal::OwnSource);
+        }
         if side == Side::Wan && parsed.tunnel.is_none() && self.serves(ip.destination) {
             return datagram(parsed, true).map_or(Verdict::Forward, Verdict::Message);
         }

@@ -259,6 +259,14 @@ fn crem_stops_where_it_is_ours_to_read() {
     // To our address, by way of another station.
     let around = view.classify(&frame(OTHER, "192.0.2.1:4801"), Side::Lan);
     assert!(matches!(around, Verdict::Message(_)));
+    // Nobody else speaks for us, to whomever.
+    for (to, side) in [("192.0.2.9:4801", Side::Lan), ("10.0.1.5:4801", Side::Wan)] {
+        let pretended = udp(OTHER, "192.0.2.1:4801", to, Tags::NONE, &[1; 12]);
+        assert_eq!(
+            view.classify(&pretended, side),
+            Verdict::Refuse(Refusal::OwnSource)
+        );
+    }
     // Another port of ours is nobody's.
     let other = udp(OWN, "192.0.2.9:1", "192.0.2.1:53", Tags::NONE, &[1; 12]);
     assert_eq!(

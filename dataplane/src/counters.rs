@@ -83,7 +83,8 @@ counters! {
         ptp,
         /// Other frames to addresses that bridges keep to themselves, likewise.
         control_other,
-        /// Our own MAC address came in as source: a loop.
+        /// Our own MAC address came in as source, or a CREM message from our own address: a loop, or somebody who speaks
+        /// in our name.
         own_source,
         /// Addressed to our MAC address, but not for this VLAN.
         inband_vlan,

@@ -51,10 +51,14 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
     if let (true, Some(run)) = (scenario.link_propagation, outcome.run("protected")) {
         links::judge(down_delay_ms(scenario), run, &mut found);
     }
-    if let (Some(_), Some(run)) = (scenario.intruder_at, outcome.run("protected")) {
+    if let (Some(_), Some(run)) = (scenario.intruder, outcome.run("protected")) {
+        let (sent, arrived) = (run.intruder, run.between_others_arrived);
         found.push(Finding::new(
-            run.intruder_sent > 100,
-            format!("a stranger sent {} CREM frames", run.intruder_sent),
+            sent.frames > 100 && arrived == sent.between_others,
+            format!(
+                "a stranger sent {} CREM frames; {} between others, of which {arrived} passed",
+                sent.frames, sent.between_others
+            ),
         ));
     }
     if scenario.expect.marks_arrive {

@@ -1,31 +1,63 @@
-//! A stranger on the WAN who sends CREM to a gateway and past it: REPAIR and CLOSE with a Flow ID that is in use,
-//! REPAIR with one that is not, HELLO and REPAIR to a served host, and ARP that claims the peer's address. What
-//! becomes of it is judged in `bounds.rs`.
+//! A stranger who sends CREM to a gateway and past it. What becomes of it is judged in `bounds.rs` and `check.rs`.
+//!
+//! Forgeries come from the WAN: REPAIR and CLOSE with a Flow ID that is in use, REPAIR with one that is not, HELLO and
+//! REPAIR to a served host, and ARP that claims the peer's address. What comes from outside comes from the WAN and from
+//! the LAN at the other end: every kind of message to hosts that the gateway serves, octets that are no message, the
+//! addresses of the gateways as source, and messages between others, which pass.
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use crem_rawsock::{Options, RawSock, sleep_ns};
-use crem_wire::crem::{Close, FlowDescriptor, Hello, Limits, Message, RepairHeader};
+use crem_wire::crem::registry::Method;
+use crem_wire::crem::{
+    Close, FlowDescriptor, Hello, HopEntry, Limits, Message, PathReport, RepairHeader,
+};
 use crem_wire::frame::{Mac, Tags, UdpFrame};
 use crem_wire::{Bitmap, ConfigId, FlowId, Psn, Qpn};
 use nix::sched::{CloneFlags, setns};
+use serde::{Deserialize, Serialize};
 
 use super::Failure;
-use super::spec::{Family, Host, inband};
+use super::spec::{Family, Host, Sends, Stranger, inband};
+use super::topology::{HOST_INTERFACE, Place, Topology, WAN_SIDES};
 
 /// Time between two volleys.
 const PAUSE_NS: u64 = 2_000_000;
+/// A Flow ID that no gateway gives so soon.
+const UNUSED: u32 = 0x00ff_fff1;
 /// Octets of a forged symbol: those of an RDMA MTU of 1024.
 const SYMBOL: u16 = 1_042;
 
 /// Its MAC address.
 const STRANGER: [u8; 6] = [2, 0x77, 0, 0, 0, 0xff];
+/// Its address.
+const ADDRESS: [u8; 4] = [10, 77, 0, 99];
+/// An address that no gateway serves, written into a frame at the place of an IPv4 destination.
+const ABROAD: [u8; 4] = [10, 77, 98, 1];
+
+/// Where a stranger is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Vantage {
+    /// On the WAN, beside the gateway.
+    Wan,
+    /// On the LAN at the other end.
+    FarLan,
+}
+
+/// What it sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Sent {
+    /// Frames.
+    pub frames: u64,
+    /// Of these, messages between others, which pass.
+    pub between_others: u64,
+}
 
 /// A running stranger. Dropping it ends it.
 #[derive(Debug)]
@@ -33,34 +65,36 @@ pub(crate) struct Intruder {
     stop: Arc<AtomicBool>,
     /// A Flow ID that is in use; 0 while none is known.
     flow: Arc<AtomicU32>,
-    sent: Arc<AtomicU64>,
-    thread: Option<JoinHandle<Result<(), Failure>>>,
+    threads: Vec<JoinHandle<Result<Sent, Failure>>>,
 }
 
 impl Intruder {
-    /// Begins at `interface` of the WAN's namespace at `path`, against the gateway of `host`.
-    pub(crate) fn start(path: PathBuf, interface: &str, host: Host, crem_port: u16) -> Self {
+    /// Begins at the places that it needs.
+    pub(crate) fn start(world: &Topology, stranger: Stranger, crem_port: u16) -> Self {
+        let host = stranger.at;
+        let side = WAN_SIDES[usize::from(host == Host::B)];
+        let mut places = vec![(world.path(Place::Wan), side, Vantage::Wan)];
+        if stranger.sends == Sends::Outside {
+            let far = world.path(Place::Host(host.other()));
+            places.push((far, HOST_INTERFACE, Vantage::FarLan));
+        }
         let (stop, flow) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
-        let sent = Arc::<AtomicU64>::default();
-        let interface = interface.to_owned();
-        let shared = (Arc::clone(&stop), Arc::clone(&flow), Arc::clone(&sent));
-        let thread = std::thread::spawn(move || {
-            setns(File::open(path)?.as_fd(), CloneFlags::CLONE_NEWNET)?;
-            let mut sock = RawSock::open(&interface, Options::default())?;
-            let (stop, flow, sent) = shared;
-            while !stop.load(Ordering::Relaxed) {
-                let known = FlowId::new(flow.load(Ordering::Relaxed));
-                let frames = volley(host, crem_port, known);
-                sent.fetch_add(sock.send(&frames)?.frames, Ordering::Relaxed);
-                sleep_ns(PAUSE_NS);
-            }
-            Ok(())
+        let threads = places.into_iter().map(|(path, interface, vantage)| {
+            let (stop, flow) = (Arc::clone(&stop), Arc::clone(&flow));
+            std::thread::spawn(move || {
+                let volley = |known| match (stranger.sends, vantage) {
+                    (Sends::Forgeries, _) => forgeries(host, crem_port, known),
+                    (Sends::Outside, Vantage::Wan) => from_the_wan(host, crem_port),
+                    (Sends::Outside, Vantage::FarLan) => from_the_lan(host, crem_port, known),
+                };
+                send_until(&stop, &flow, &path, interface, volley)
+            })
         });
+        let threads = threads.collect();
         Self {
             stop,
             flow,
-            sent,
-            thread: Some(thread),
+            threads,
         }
     }
 
@@ -69,12 +103,16 @@ impl Intruder {
         self.flow.store(flow, Ordering::Relaxed);
     }
 
-    /// Ends it and tells how many frames it sent.
-    pub(crate) fn finish(mut self) -> Result<u64, Failure> {
+    /// Ends it and tells what it sent.
+    pub(crate) fn finish(mut self) -> Result<Sent, Failure> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().ok_or("the intruder has ended")?;
-        thread.join().map_err(|_| "the intruder panicked")??;
-        Ok(self.sent.load(Ordering::Relaxed))
+        let mut sum = Sent::default();
+        for thread in std::mem::take(&mut self.threads) {
+            let sent = thread.join().map_err(|_| "the intruder panicked")??;
+            sum.frames += sent.frames;
+            sum.between_others += sent.between_others;
+        }
+        Ok(sum)
     }
 }
 
@@ -84,16 +122,84 @@ impl Drop for Intruder {
     }
 }
 
+/// One volley after the other, in a namespace.
+fn send_until(
+    stop: &AtomicBool,
+    flow: &AtomicU32,
+    namespace: &Path,
+    interface: &str,
+    volley: impl Fn(Option<FlowId>) -> Vec<Vec<u8>>,
+) -> Result<Sent, Failure> {
+    setns(File::open(namespace)?.as_fd(), CloneFlags::CLONE_NEWNET)?;
+    let mut sock = RawSock::open(interface, Options::default())?;
+    let mut sent = Sent::default();
+    while !stop.load(Ordering::Relaxed) {
+        let frames = volley(FlowId::new(flow.load(Ordering::Relaxed)));
+        let between_others = frames.iter().filter(|f| is_between_others(f)).count() as u64;
+        let before = sent.frames;
+        sent.frames += sock.send(&frames)?.frames;
+        // The interface takes all of a volley, or the count of those that pass means nothing.
+        if sent.frames - before != frames.len() as u64 {
+            return Err("the stranger's interface took a part of a volley".into());
+        }
+        sent.between_others += between_others;
+        sleep_ns(PAUSE_NS);
+    }
+    Ok(sent)
+}
+
+/// Whether a frame is a stranger's. A host that sees it come in is worth a look, not one at whose side it is sent.
+pub(crate) fn is_a_strangers(frame: &[u8]) -> bool {
+    frame.get(6..12) == Some(&STRANGER[..])
+}
+
+/// Whether such a frame is between addresses that are nobody's here.
+pub(crate) fn is_between_others(frame: &[u8]) -> bool {
+    is_a_strangers(frame) && frame.get(30..34) == Some(&ABROAD[..])
+}
+
 /// One frame of each kind.
-fn volley(host: Host, port: u16, known: Option<FlowId>) -> Vec<Vec<u8>> {
+fn forgeries(host: Host, port: u16, known: Option<FlowId>) -> Vec<Vec<u8>> {
     let (gateway, served) = (inband(host), Family::Ipv4.host(host));
-    let unused = FlowId::new(0x00ff_fff1);
+    let unused = FlowId::new(UNUSED);
     let ids = [known, unused].into_iter().flatten();
     let mut frames: Vec<_> = ids.map(|id| frame(gateway, port, &repair(id))).collect();
     frames.extend(known.map(|id| frame(gateway, port, &encoded(&close(id)))));
     frames.push(frame(served, port, &encoded(&hello(host))));
     frames.extend(unused.map(|id| frame(served, port, &repair(id))));
     frames.push(arp(inband(host.other()), gateway));
+    frames
+}
+
+/// To a served host from the WAN, in the gateway's own name as well, and between others.
+fn from_the_wan(host: Host, port: u16) -> Vec<Vec<u8>> {
+    let served = Family::Ipv4.host(host);
+    let to_host = |payload: &[u8]| frame(served, port, payload);
+    let mut frames = vec![
+        to_host(&encoded(&hello(host))),
+        to_host(&encoded(&report(host))),
+        to_host(b"no message of any kind"),
+    ];
+    if let Some(flow) = FlowId::new(UNUSED) {
+        let symbol = repair(flow);
+        frames.push(to_host(&symbol));
+        frames.push(to_host(&encoded(&close(flow))));
+        frames.push(frame_from(inband(host), served, port, &symbol));
+        frames.push(frame(ABROAD.into(), port, &symbol));
+    }
+    frames
+}
+
+/// To hosts and the gateway at the far end from the LAN, in the name of the gateway on the way as well.
+fn from_the_lan(host: Host, port: u16, known: Option<FlowId>) -> Vec<Vec<u8>> {
+    let (gateway, served) = (inband(host), Family::Ipv4.host(host));
+    let mut frames = vec![frame(served, port, &encoded(&hello(host)))];
+    if let Some(flow) = known.or(FlowId::new(UNUSED)) {
+        let symbol = repair(flow);
+        frames.push(frame(served, port, &symbol));
+        frames.push(frame(gateway, port, &symbol));
+        frames.push(frame_from(inband(host.other()), gateway, port, &symbol));
+    }
     frames
 }
 
@@ -105,6 +211,27 @@ fn encoded(message: &Message) -> Vec<u8> {
 
 fn close(flow: FlowId) -> Message {
     Message::Close(Close { flow, reason: 0 })
+}
+
+/// Of a loss that nobody saw, for a flow from the host.
+fn report(host: Host) -> Message {
+    Message::PathReport(PathReport {
+        truncated: false,
+        method: Method::NodeLocal.code(),
+        flow: FlowDescriptor {
+            source: Family::Ipv4.host(host),
+            destination: Family::Ipv4.host(host.other()),
+            qp: Qpn::new(0x77),
+        },
+        hops: vec![HopEntry {
+            node: 77,
+            period: 1,
+            lost: 1,
+            queue_delay_change_us: 0,
+            cause: 0,
+            dropped: vec![Psn::new(1)],
+        }],
+    })
 }
 
 /// For a flow from a host of the stranger's to one that the gateway serves.
@@ -164,11 +291,15 @@ fn arp(claimed: IpAddr, to: IpAddr) -> Vec<u8> {
 
 /// From an address that is nobody's peer.
 fn frame(to: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
+    frame_from(ADDRESS.into(), to, port, payload)
+}
+
+fn frame_from(from: IpAddr, to: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
     let headers = UdpFrame {
         destination_mac: Mac([2, 0x77, 0, 0, 0, 0xfe]),
         source_mac: Mac(STRANGER),
         tags: Tags::NONE,
-        source: SocketAddr::new([10, 77, 0, 99].into(), port),
+        source: SocketAddr::new(from, port),
         destination: SocketAddr::new(to, port),
         tos: 0,
         ttl: 64,
@@ -191,9 +322,18 @@ mod tests {
 
     use super::*;
 
+    fn class_of(octets: &[u8]) -> (Class, Vec<u8>) {
+        let config = ParseConfig {
+            crem_port: Some(4801),
+            vxlan_port: None,
+        };
+        let parsed = parse_frame(octets, &config);
+        (parsed.class, parsed.payload(octets).to_vec())
+    }
+
     #[test]
     fn a_gateway_can_read_all_of_it() {
-        let frames = volley(Host::B, 4801, FlowId::new(5));
+        let frames = forgeries(Host::B, 4801, FlowId::new(5));
         let mut repairs = 0;
         let (claim, messages) = frames.split_last().unwrap();
         assert_eq!(
@@ -201,15 +341,24 @@ mod tests {
             Some(&[0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, 2][..])
         );
         for octets in messages {
-            let config = ParseConfig {
-                crem_port: Some(4801),
-                vxlan_port: None,
-            };
-            let parsed = parse_frame(octets, &config);
-            assert_eq!(parsed.class, Class::Crem);
-            let message = parse(parsed.payload(octets)).unwrap();
-            repairs += usize::from(matches!(message, Parsed::Repair(..)));
+            let (class, payload) = class_of(octets);
+            assert_eq!(class, Class::Crem);
+            repairs += usize::from(matches!(parse(&payload).unwrap(), Parsed::Repair(..)));
         }
         assert_eq!((messages.len(), repairs), (5, 3));
+    }
+
+    #[test]
+    fn what_comes_from_outside_is_of_every_kind_and_one_passes() {
+        let frames = [
+            from_the_wan(Host::B, 4801),
+            from_the_lan(Host::B, 4801, FlowId::new(5)),
+        ]
+        .concat();
+        let read = frames.iter().map(|f| class_of(f));
+        assert!(read.clone().all(|(class, _)| class == Class::Crem));
+        assert_eq!(read.filter(|(_, p)| parse(p).is_err()).count(), 1);
+        assert!(frames.iter().all(|f| is_a_strangers(f)));
+        assert_eq!(frames.iter().filter(|f| is_between_others(f)).count(), 1);
     }
 }

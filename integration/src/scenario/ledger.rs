@@ -8,6 +8,8 @@ use crem_wire::Psn;
 use crem_wire::frame::{Class as FrameClass, ParseConfig, Parsed, VXLAN_PORT, parse};
 use serde::{Deserialize, Serialize};
 
+use super::intruder::{is_a_strangers, is_between_others};
+
 /// Hosts send VXLAN where the scenario says so, and nothing else to that port.
 const PARSE: ParseConfig = ParseConfig {
     crem_port: None,
@@ -78,6 +80,8 @@ pub(crate) struct Record {
     frames: u64,
     /// CREM messages seen at the host, where there must be none.
     pub(crate) crem_seen: u64,
+    /// Those of a stranger to others, which pass.
+    pub(crate) between_others: u64,
     /// Frames that the capture missed.
     pub(crate) kernel_drops: u64,
 }
@@ -102,6 +106,7 @@ impl Record {
         self.arrivals.extend(other.arrivals);
         self.frames += other.frames;
         self.crem_seen += other.crem_seen;
+        self.between_others += other.between_others;
         self.kernel_drops += other.kernel_drops;
     }
 
@@ -109,6 +114,11 @@ impl Record {
     pub(crate) fn add(&mut self, outgoing: bool, class: Class, hash: u64, frame: &[u8]) {
         match class {
             Class::Rest => return,
+            Class::CremRepair | Class::CremOther if outgoing && is_a_strangers(frame) => return,
+            Class::CremRepair | Class::CremOther if is_between_others(frame) => {
+                self.between_others += 1;
+                return;
+            }
             Class::CremRepair | Class::CremOther => {
                 self.crem_seen += 1;
                 return;

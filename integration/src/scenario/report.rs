@@ -14,6 +14,7 @@ use super::changes::Changes;
 use super::check::Finding;
 use super::control_dies::ControlReport;
 use super::fleet::FleetReport;
+use super::intruder::Sent;
 use super::ledger::Ledger;
 use super::links::LinkReport;
 use super::machine::MachineUse;
@@ -67,7 +68,10 @@ pub struct RunReport {
     pub watched: BTreeMap<String, Vec<crem_api::state::Flow>>,
     /// CREM frames that a stranger sent.
     #[serde(default)]
-    pub intruder_sent: u64,
+    pub intruder: Sent,
+    /// Of these, those between others that arrived at a host's link.
+    #[serde(default)]
+    pub between_others_arrived: u64,
     /// Control processes that were killed.
     #[serde(default)]
     pub control: BTreeMap<String, ControlReport>,

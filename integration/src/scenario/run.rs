@@ -239,11 +239,9 @@ impl<'a> Stage<'a> {
             let port = self.scenario.wan.crem_port;
             self.taps.push(Tap::start(path, HOST_INTERFACE, port)?);
         }
-        if let Some(host) = self.scenario.intruder_at {
-            let (path, port) = (self.world.path(Place::Wan), self.scenario.wan.crem_port);
-            let side = WAN_SIDES[usize::from(host == Host::B)];
-            self.intruder = Some(Intruder::start(path, side, host, port));
-        }
+        let port = self.scenario.wan.crem_port;
+        let stranger = self.scenario.intruder;
+        self.intruder = stranger.map(|stranger| Intruder::start(&self.world, stranger, port));
         let (world, programs) = (&self.world, &self.context.programs);
         for index in 0..self.scenario.flow.len() {
             let ends = Ends::start(world, programs, self.scenario, index, &self.folder)?;
@@ -371,7 +369,7 @@ impl<'a> Stage<'a> {
                 .or_default() += cpu;
         }
         if let Some(intruder) = self.intruder.take() {
-            report.intruder_sent = intruder.finish()?;
+            report.intruder = intruder.finish()?;
         }
         if let Some(fleet) = &mut self.fleet {
             report.fleet = fleet.finish()?;
@@ -432,6 +430,7 @@ impl<'a> Stage<'a> {
             report.b_to_a = balance(b, a, &log, false);
             report.capture_drops = a.kernel_drops + b.kernel_drops;
             report.crem_at_hosts = a.crem_seen + b.crem_seen;
+            report.between_others_arrived = a.between_others + b.between_others;
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ fn without_gateways(scenario: &Scenario, found: &mut Vec<String>) {
     if scenario.gateways != Gateways::None {
         return;
     }
-    let faults = scenario.panic_at_ms.is_some() || scenario.intruder_at.is_some();
+    let faults = scenario.panic_at_ms.is_some() || scenario.intruder.is_some();
     for (present, what) in [
         (faults, "a fault or an intruder"),
         (

@@ -92,8 +92,8 @@ pub struct Scenario {
     pub changes: u64,
     /// Milliseconds after its start at which gateway B has a fault: a panic with the next packets from the WAN.
     pub panic_at_ms: Option<i64>,
-    /// The gateway that a stranger on the WAN sends CREM to while the flows run.
-    pub intruder_at: Option<Host>,
+    /// A stranger who sends CREM while the flows run.
+    pub intruder: Option<Stranger>,
     /// What has to hold.
     #[serde(default)]
     pub expect: Expect,
@@ -110,6 +110,26 @@ pub enum Gateways {
     Hub,
     /// Nothing: hosts on the WAN.
     None,
+}
+
+/// A stranger who sends CREM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stranger {
+    /// The gateway that it means.
+    pub at: Host,
+    /// What it sends, and from where.
+    pub sends: Sends,
+}
+
+/// What a stranger sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sends {
+    /// From the WAN what would harm a flow.
+    Forgeries,
+    /// From the WAN and from the LAN at the other end all that the CREM port must not take from outside.
+    Outside,
 }
 
 /// How gateways reach their interfaces.

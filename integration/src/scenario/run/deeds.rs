@@ -43,10 +43,10 @@ impl Stage<'_> {
 
     /// It learns a Flow ID that is in use, as who listens on the path would.
     pub(super) fn tell_intruder(&self) {
-        let (Some(intruder), Some(host)) = (&self.intruder, self.scenario.intruder_at) else {
+        let (Some(intruder), Some(stranger)) = (&self.intruder, self.scenario.intruder) else {
             return;
         };
-        let gateways = self.gateways.iter().filter(|g| g.host == host);
+        let gateways = self.gateways.iter().filter(|g| g.host == stranger.at);
         let flows = gateways.flat_map(Gateway::flows);
         let restored = flows.filter(|flow| flow.role == Role::Crf);
         if let Some(id) = restored.filter_map(|flow| flow.flow_id).next() {

@@ -51,8 +51,9 @@ clippy: setup ## lints, warnings are errors
 deny: $(CARGO_DENY) ## licences, sources and bans of dependencies
 	$(CARGO_DENY) --locked check bans licenses sources
 
+# It runs once: optimising it takes longer than what it does.
 $(CARGO_DENY):
-	cargo install --locked --quiet --root target/tools --version $(DENY_VERSION) cargo-deny
+	CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --quiet --debug --root target/tools --version $(DENY_VERSION) cargo-deny
 
 nostd: ## the protocol crates build without std
 	cargo build --locked -p crem-fec -p crem-wire -p crem-core -p crem-meter --no-default-features

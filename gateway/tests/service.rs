@@ -101,6 +101,6 @@ fn the_units_are_understood() {
         assert!(ours.is_empty(), "{ours:?}");
         checked += 1;
     }
-    assert_eq!(checked, 4);
+    assert_eq!(checked, 6);
     std::fs::remove_dir_all(place).unwrap();
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::addressing::{self, Addressing, ManagementInterface, ManagementRoute};
+use crate::names::{Dns, Ntp};
 use crate::net::Prefix;
 use crate::read::{Code, Issue, Issues, Node, Table};
 use crate::rest::Access;
@@ -29,13 +30,19 @@ pub struct Management {
     pub tls: Option<ManagementTls>,
     /// What the owner of a certificate may, by a DNS name in it.
     pub clients: BTreeMap<String, ApiClient>,
-    /// Who sets addresses, MTUs and routes.
+    /// Who sets addresses, MTUs, routes, resolvers and time servers.
     pub addressing: Addressing,
     /// Interfaces for management.
     pub interfaces: BTreeMap<String, ManagementInterface>,
     /// Routes by destination.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, ManagementRoute>))]
     pub routes: BTreeMap<Prefix, ManagementRoute>,
+    /// Resolvers; without it they are nobody's business here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns: Option<Dns>,
+    /// Time servers, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ntp: Option<Ntp>,
     /// Syslog servers.
     pub syslog: BTreeMap<String, SyslogServer>,
 }
@@ -83,6 +90,8 @@ impl Management {
         let addressing = t.or_told("addressing", Addressing::System, |n| n.choice(&words));
         let interfaces = t.or_told("interfaces", BTreeMap::new(), addressing::interfaces);
         let routes = t.or_told("routes", BTreeMap::new(), addressing::routes);
+        let dns = t.optional("dns", Dns::read);
+        let ntp = t.optional("ntp", Ntp::read);
         let syslog = t.or_told("syslog", BTreeMap::new(), syslog::servers);
         t.finish();
         Some(Self {
@@ -92,6 +101,8 @@ impl Management {
             addressing: addressing?,
             interfaces: interfaces?,
             routes: routes?,
+            dns: dns?,
+            ntp: ntp?,
             syslog: syslog?,
         })
     }

@@ -72,7 +72,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn describes(&self) -> bool {
+    pub(crate) fn describes(&self) -> bool {
         self.issues.shape.is_some()
     }
 

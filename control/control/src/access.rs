@@ -2,10 +2,10 @@
 //! fail to show one. Certificates and Unix credentials are looked at where connections begin.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -153,13 +153,20 @@ impl Tokens {
 
 /// Writes a file that only its owner may read, so that it has its old content or all of the new one.
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    write_whole(path, text, 0o600)
+}
+
+/// The same of a file with these permissions.
+pub(crate) fn write_whole(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
-        .mode(0o600)
+        .mode(mode)
         .open(&beside)?;
+    // Whatever the mask of this process takes away.
+    file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&beside, path)

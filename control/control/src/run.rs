@@ -107,7 +107,10 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .enable_io()
         .enable_time()
         .build()?;
-    let (follower, machine) = host::Follower::new(Arc::clone(&journal));
+    let (follower, machine) = host::Follower::new(
+        Arc::clone(&journal),
+        host::names::Places::below(options.socket.parent().unwrap_or(Path::new("."))),
+    );
     let tokens = Arc::new(Tokens::open(&options.state.join("tokens.json"))?);
     let enrolment = Arc::new(Enrolment::default());
     let board = Board::default();

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -178,7 +179,7 @@ fn what_the_system_sets_otherwise_is_told_and_left_alone() {
         });
         let events = events(&control);
         assert!(
-            events.contains("the document has 1400, the kernel 1500"),
+            events.contains("the document has 1400, the machine 1500"),
             "{events}"
         );
         assert!(events.contains("as in the document again"), "{events}");
@@ -375,5 +376,62 @@ fn drivers_tell_of_ports_what_they_know() {
             "the device has no kernel interface"
         );
         assert_eq!(port("management")["device"], "mgmt0");
+    });
+}
+
+#[test]
+fn resolvers_and_time_servers_follow_the_document_also_back() {
+    in_a_namespace(|| {
+        let (control, _dataplane) = Control::start(false);
+        let beside = |name: &str| control.socket.with_file_name(name);
+        let with = |resolver: &str| {
+            let mut document = document(32);
+            document["management"] = json!({
+                "addressing": "gateway",
+                "dns": {"servers": {resolver: {}}, "search": {"site.example": {}}},
+                "ntp": {"servers": {"time.example": {}}},
+            });
+            document
+        };
+        let wait_for = |name: &str, text: &str| {
+            let end = Instant::now() + Duration::from_secs(10);
+            while !std::fs::read_to_string(beside(name)).is_ok_and(|t| t.contains(text)) {
+                assert!(Instant::now() < end, "{name} without {text}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        put(&control, &with("192.0.2.53"), "");
+        wait_for(
+            "resolv.conf",
+            "nameserver 192.0.2.53\nsearch site.example\n",
+        );
+        wait_for("timesyncd.conf", "[Time]\nNTP=time.example\n");
+        let mode = std::fs::metadata(beside("resolv.conf")).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o644);
+        // The system of this machine asks others, which is told and left alone.
+        until("drift", &control, "/v1/state/drift", |l| {
+            kinds(l).contains(&"resolvers") && kinds(l).contains(&"time_servers")
+        });
+        assert_eq!(control.get("/v1/state/dns").json()["by_gateway"], false);
+        let time = control.get("/v1/state/time").json();
+        assert_eq!(
+            (&time["by_gateway"], &time["error"]),
+            (&json!(false), &json!(null))
+        );
+        // Nobody confirms other ones: the first come back.
+        let headers = [("If-Match", "*"), ("Content-Type", "application/json")];
+        let next = with("192.0.2.54").to_string();
+        let answer = control.ask("PUT", "/v1/config?confirm=2s", &headers, next.as_bytes());
+        assert_eq!(answer.status, 202, "{answer:?}");
+        wait_for("resolv.conf", "192.0.2.54");
+        wait_for("resolv.conf", "192.0.2.53");
+        let none = document(32).to_string();
+        let answer = control.ask("PUT", "/v1/config?confirm=60s", &headers, none.as_bytes());
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let end = Instant::now() + Duration::from_secs(10);
+        while beside("resolv.conf").exists() || beside("timesyncd.conf").exists() {
+            assert!(Instant::now() < end, "files stay without their keys");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     });
 }

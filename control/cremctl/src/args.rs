@@ -255,6 +255,10 @@ pub(crate) enum Show {
     Routes,
     /// What the machine has other than the document.
     Drift,
+    /// Resolvers that the machine asks.
+    Dns,
+    /// Time servers, and when the clock was last set by one.
+    Time,
     /// Ports and management interfaces: link, speed, FEC, modules.
     Ports,
     /// Neighbours that were heard by LLDP.

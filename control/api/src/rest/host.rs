@@ -146,7 +146,7 @@ pub struct RouteList {
     pub left_out: u64,
 }
 
-/// What a difference between the document and the kernel is.
+/// What a difference between the document and the machine is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -165,9 +165,15 @@ pub enum DriftKind {
     RouteMissing,
     /// A route of ours is there that the document does not have.
     RouteExtra,
+    /// Other resolvers are asked.
+    Resolvers,
+    /// Other domains are searched.
+    SearchDomains,
+    /// Other time servers are asked.
+    TimeServers,
 }
 
-/// A difference between the document and the kernel.
+/// A difference between the document and the machine.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Drift {
@@ -178,12 +184,12 @@ pub struct Drift {
     /// What the document has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configured: Option<String>,
-    /// What the kernel has.
+    /// What the machine has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operational: Option<String>,
 }
 
-/// What the kernel has other than the document.
+/// What the machine has other than the document.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DriftList {
@@ -193,4 +199,40 @@ pub struct DriftList {
     pub drift: Vec<Drift>,
     /// What could not be set, in words.
     pub failures: Vec<String>,
+}
+
+/// Resolvers that this machine asks.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DnsState {
+    /// When it was looked at, milliseconds since 1970.
+    pub at_ms: u64,
+    /// Addresses of resolvers, the first one first.
+    pub servers: Vec<String>,
+    /// Domains that are searched, the first one first.
+    pub search: Vec<String>,
+    /// Whether they are what the gateway wrote: the system's file leads to the gateway's.
+    pub by_gateway: bool,
+    /// Why the gateway's file could not be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The clock of this machine, and whom it follows.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TimeState {
+    /// When it was looked at, milliseconds since 1970.
+    pub at_ms: u64,
+    /// Time servers that the time service is told of, the first one first.
+    pub servers: Vec<String>,
+    /// Whether they are what the gateway wrote: the system's file leads to the gateway's.
+    pub by_gateway: bool,
+    /// When the time service last set the clock by a server, milliseconds since 1970; absent where it has not since
+    /// the machine started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synchronised_at_ms: Option<u64>,
+    /// Why the gateway's file could not be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }

@@ -17,8 +17,8 @@ use crate::read::{Code, Issue};
 
 pub use captures::{Capture, CaptureList, CapturePhase, NewCapture};
 pub use host::{
-    AddressState, ConfinementList, Drift, DriftKind, DriftList, Enrol, InterfaceList,
-    InterfaceState, RouteList, RouteState, SyslogState,
+    AddressState, ConfinementList, DnsState, Drift, DriftKind, DriftList, Enrol, InterfaceList,
+    InterfaceState, RouteList, RouteState, SyslogState, TimeState,
 };
 pub use pages::{
     AuditPage, AuditRecord, Drop, DropList, FlowPage, NewToken, PeerList, PeerState, TokenInfo,

@@ -258,7 +258,7 @@ pub fn told(drift: &Drift) -> String {
             format!("{}: the interface is switched off.", drift.pointer)
         }
         _ => format!(
-            "{}: the document has {}, the kernel {}.",
+            "{}: the document has {}, the machine {}.",
             drift.pointer,
             side(&drift.configured),
             side(&drift.operational)

@@ -1,15 +1,16 @@
 //! What the control process knows of the machine that it runs on: interfaces, addresses and routes as the
-//! kernel has them, and what of that is other than the document says. [`kernel`] reads and sets, [`drift`]
-//! compares and has no socket.
+//! kernel has them, resolvers and time servers, and what of that is other than the document says. [`kernel`] reads
+//! and sets, [`drift`] compares and has no socket, [`names`] does both with files.
 
 pub mod drift;
 pub mod kernel;
+pub mod names;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crem_api::rest::{Drift, InterfaceList, RouteList};
+use crem_api::rest::{DnsState, Drift, InterfaceList, RouteList, TimeState};
 use crem_api::{Addressing, Management};
 use tokio::sync::watch;
 
@@ -18,6 +19,7 @@ use crate::engine::Engine;
 use crate::journal::Journal;
 use drift::Step;
 use kernel::Kernel;
+use names::Places;
 
 /// Without a message of the kernel it is looked at after so long.
 const LOOK: Duration = Duration::from_secs(30);
@@ -35,6 +37,10 @@ pub struct Machine {
     pub interfaces: InterfaceList,
     /// Routes.
     pub routes: RouteList,
+    /// Resolvers.
+    pub dns: DnsState,
+    /// Time servers and the clock.
+    pub time: TimeState,
     /// What is other than in the document.
     pub drift: Vec<Drift>,
     /// What could not be set.
@@ -49,14 +55,20 @@ pub type Seen = watch::Receiver<Arc<Machine>>;
 pub struct Follower {
     publish: watch::Sender<Arc<Machine>>,
     journal: Arc<Journal>,
+    places: Places,
 }
 
 impl Follower {
     /// Nothing is seen yet.
-    pub fn new(journal: Arc<Journal>) -> (Self, Seen) {
+    pub fn new(journal: Arc<Journal>, places: Places) -> (Self, Seen) {
         let publish = watch::Sender::new(Arc::default());
         let seen = publish.subscribe();
-        (Self { publish, journal }, seen)
+        let follower = Self {
+            publish,
+            journal,
+            places,
+        };
+        (follower, seen)
     }
 
     /// Follows until the task is dropped. A kernel that cannot be asked is told once; the process goes on.
@@ -154,13 +166,26 @@ impl Follower {
         let at_ms = clock::now().wall_ms;
         (interfaces.at_ms, routes.at_ms) = (at_ms, at_ms);
         let before = Arc::clone(&self.publish.borrow());
+        let (dns, time) = self.places.look(wanted, at_ms);
+        for error in [
+            (&dns.error, &before.dns.error),
+            (&time.error, &before.time.error),
+        ] {
+            if let (Some(error), true) = (error.0, error.0 != error.1) {
+                self.say("names_failed", error.clone());
+            }
+        }
         let mut machine = Machine {
             interfaces,
             routes,
+            dns,
+            time,
             drift: Vec::new(),
             failures: before.failures.clone(),
         };
         machine.drift = drift::drift(wanted, &machine);
+        let names = names::drift(wanted, &machine.dns, &machine.time);
+        machine.drift.extend(names);
         if before.interfaces.at_ms > 0 {
             for (kind, text) in drift::link_events(&before.interfaces, &machine.interfaces) {
                 self.say(kind, text);

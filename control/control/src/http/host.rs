@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use crem_api::rest::{ConfinementList, DriftList, InterfaceList, RouteList, SyslogState};
+use crem_api::rest::{
+    ConfinementList, DnsState, DriftList, InterfaceList, RouteList, SyslogState, TimeState,
+};
 
 use super::auth::Viewer;
 use super::failure::{Failure, Failures};
@@ -40,17 +42,35 @@ pub(crate) async fn routes(State(app): State<App>, _: Viewer) -> Response {
     json(StatusCode::OK, &machine.routes)
 }
 
-/// What the kernel has other than `management` of the document.
+/// What the machine has other than `management` of the document.
 #[utoipa::path(get, path = "/v1/state/drift", tag = "state",
     responses((status = 200, body = DriftList), Failures))]
 pub(crate) async fn drift(State(app): State<App>, _: Viewer) -> Response {
     let machine = app.machine.borrow().clone();
+    let names = [&machine.dns.error, &machine.time.error];
+    let failures = machine.failures.iter().chain(names.into_iter().flatten());
     let list = DriftList {
         at_ms: machine.interfaces.at_ms,
         drift: machine.drift.clone(),
-        failures: machine.failures.clone(),
+        failures: failures.cloned().collect(),
     };
     json(StatusCode::OK, &list)
+}
+
+/// Resolvers that this machine asks.
+#[utoipa::path(get, path = "/v1/state/dns", tag = "state",
+    responses((status = 200, body = DnsState), Failures))]
+pub(crate) async fn dns(State(app): State<App>, _: Viewer) -> Response {
+    let machine = app.machine.borrow().clone();
+    json(StatusCode::OK, &machine.dns)
+}
+
+/// Time servers, and when the clock was last set by one.
+#[utoipa::path(get, path = "/v1/state/time", tag = "state",
+    responses((status = 200, body = TimeState), Failures))]
+pub(crate) async fn time(State(app): State<App>, _: Viewer) -> Response {
+    let machine = app.machine.borrow().clone();
+    json(StatusCode::OK, &machine.time)
 }
 
 /// Syslog servers, and what they got.

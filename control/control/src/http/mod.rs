@@ -190,6 +190,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(host::interfaces))
         .routes(routes!(host::routes))
         .routes(routes!(host::drift))
+        .routes(routes!(host::dns))
+        .routes(routes!(host::time))
         .routes(routes!(host::syslog))
         .routes(routes!(ports::ports))
         .routes(routes!(ports::neighbours))

@@ -57,6 +57,19 @@ pub(super) fn confinement(all: &Value) -> String {
     table::rows(&header, &rows)
 }
 
+/// One line a value.
+pub(super) fn pairs(all: &Value) -> String {
+    let row = |(name, value): (&String, &Value)| {
+        let text = match value.as_array() {
+            Some(list) => list.iter().map(table::cell).collect::<Vec<_>>().join(" "),
+            None => table::cell(value),
+        };
+        vec![name.clone(), text]
+    };
+    let rows: Vec<Vec<String>> = all.as_object().into_iter().flatten().map(row).collect();
+    table::rows(&["name", "value"], &rows)
+}
+
 /// One line a server.
 pub(super) fn syslog(all: &Value) -> String {
     let members = ["connected", "sent", "dropped", "connections", "error"];

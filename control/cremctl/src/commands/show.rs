@@ -53,6 +53,8 @@ pub(super) async fn run(arguments: &Arguments, show: &Show) -> Result<String, Fa
             let text = |v: &Value| table::objects(&members, items(&v["drift"]));
             listed(arguments, "/v1/state/drift", text).await
         }
+        Show::Dns => listed(arguments, "/v1/state/dns", machine::pairs).await,
+        Show::Time => listed(arguments, "/v1/state/time", machine::pairs).await,
         Show::Ports => listed(arguments, "/v1/state/ports", machine::ports).await,
         Show::Lldp => {
             let members = ["interface", "system_name", "chassis", "port", "ttl_ms"];

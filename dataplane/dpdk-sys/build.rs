@@ -38,6 +38,8 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_(set|get)_mtu",
     "rte_eth_dev_set_link_(up|down)",
     "rte_eth_stats_(get|reset)",
+    "rte_eth_speed_bitflag",
+    "rte_eth_dev_(rx|tx)_offload_name",
     "rte_pktmbuf_(pool_create|clone|free_bulk)",
     "rte_mempool_(free|avail_count|in_use_count)",
 ];

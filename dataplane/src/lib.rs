@@ -32,6 +32,7 @@ pub mod machine;
 mod messages;
 pub mod metering;
 mod neighbours;
+mod numa;
 pub mod operate;
 pub mod order;
 mod overheard;

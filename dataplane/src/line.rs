@@ -4,14 +4,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crem_api::{Device as Wanted, Inband as InbandConfig, MacAddr, Mode};
+use crem_api::{Device as Wanted, Inband as InbandConfig, LinkFec, LinkSettings, MacAddr, Mode};
 use crem_api::{Segment as SegmentConfig, SegmentId, Side as ConfigSide};
 use crem_core::config::CoreConfig;
 use crem_core::time::Instant;
 use crem_dpdk::{Eal, Mempool, Port, PortConfig, iface};
 use crem_fec::Engine;
 
-use crate::aux::{KernelStation, LinkSwitch, interface_name};
+use crate::aux::{KernelStation, LinkSwitch, PortFacts, interface_name};
 use crate::buffer::Platform;
 use crate::classify::{Side, Station, View};
 use crate::core_config::core_config;
@@ -44,6 +44,8 @@ pub(crate) struct Made {
     pub(crate) station: Option<KernelStation>,
     /// Switches the links of the LAN and the WAN port.
     pub(crate) links: [LinkSwitch; 2],
+    /// What the status says of the LAN and the WAN port.
+    pub(crate) facts: [PortFacts; 2],
 }
 
 /// Makes segments.
@@ -71,9 +73,11 @@ impl Maker<'_> {
     ) -> Result<Made, Failure> {
         let mut relays = Relays::new();
         let lan = port_name(number, "lan", &config.lan);
-        let (lan, lan_link) = self.ways(&lan, (&config.lan, mtus.0), Side::Lan, &mut relays)?;
+        let own = (&config.lan, mtus.0, &config.lan_link);
+        let (lan, lan_link, lan_facts) = self.ways(&lan, own, Side::Lan, &mut relays)?;
         let wan = port_name(number, "wan", &config.wan);
-        let (wan, wan_link) = self.ways(&wan, (&config.wan, mtus.1), Side::Wan, &mut relays)?;
+        let own = (&config.wan, mtus.1, &config.wan_link);
+        let (wan, wan_link, wan_facts) = self.ways(&wan, own, Side::Wan, &mut relays)?;
         let view = view(id, config, mtus);
         let mut kernel = None;
         let mut tap = None;
@@ -114,6 +118,7 @@ impl Maker<'_> {
             segments,
             station: kernel,
             links: [lan_link, wan_link],
+            facts: [lan_facts, wan_facts],
         })
     }
 
@@ -121,10 +126,10 @@ impl Maker<'_> {
     fn ways(
         &self,
         name: &str,
-        (device, mtu): (&Wanted, u32),
+        (device, mtu, link): (&Wanted, u32, &LinkSettings),
         side: Side,
         relays: &mut Relays,
-    ) -> Result<(Vec<Way>, LinkSwitch), Failure> {
+    ) -> Result<(Vec<Way>, LinkSwitch, PortFacts), Failure> {
         let queues = match device {
             Wanted::Interface(_) => self.interface_queues,
             Wanted::Xdp(_) | Wanted::Pci(_) | Wanted::Vdev(_) => {
@@ -145,9 +150,11 @@ impl Maker<'_> {
             rx_queues: queues,
             tx_queues: queues,
             mtu: own_mtu(device, mtu),
+            link: own_link(device, link),
             ..PortConfig::default()
         };
         let port = Arc::new(Port::open(self.eal, name, &config, self.pool)?);
+        let facts = port_facts(name, &port)?;
         let way = |worker| {
             if worker < queues {
                 return Device::queue(&port, worker).map(Outlet::Queue);
@@ -157,7 +164,7 @@ impl Maker<'_> {
             Ok(relay)
         };
         let ways: Result<Vec<Way>, _> = (0..self.workers).map(way).collect();
-        Ok((ways?, link_switch(device, &port)))
+        Ok((ways?, link_switch(device, &port), facts))
     }
 
     fn tap(&self, number: usize) -> Result<Way, Failure> {
@@ -204,6 +211,46 @@ fn own_mtu(device: &Wanted, mtu: u32) -> Option<u16> {
         Wanted::Pci(_) => u16::try_from(mtu).ok(),
         Wanted::Interface(_) | Wanted::Xdp(_) | Wanted::Vdev(_) => None,
     }
+}
+
+/// The link that a driver is asked for. Those of kernel interfaces are the control process's business.
+fn own_link(device: &Wanted, link: &LinkSettings) -> crem_dpdk::LinkSettings {
+    if device.kernel_interface().is_some() {
+        return crem_dpdk::LinkSettings::default();
+    }
+    let bits = |pause: &crem_api::Pause| pause.priorities.keys().fold(0, |bits, p| bits | (1 << p));
+    crem_dpdk::LinkSettings {
+        autonegotiation: link.autonegotiation,
+        speed_mbit: link.speed_mbit,
+        fec: link.fec.map(|fec| match fec {
+            LinkFec::Auto => crem_dpdk::LinkFec::Auto,
+            LinkFec::None => crem_dpdk::LinkFec::None,
+            LinkFec::BaseR => crem_dpdk::LinkFec::BaseR,
+            LinkFec::Rs => crem_dpdk::LinkFec::Rs,
+        }),
+        pause: link.pause.as_ref().map(|pause| crem_dpdk::Pause {
+            priorities: bits(pause),
+            high_water_kib: pause.high_water_kib,
+            low_water_kib: pause.low_water_kib,
+            quanta: pause.pause_quanta,
+        }),
+    }
+}
+
+/// What the status says of an open port.
+fn port_facts(name: &str, port: &Port) -> Result<PortFacts, crem_dpdk::Error> {
+    let info = port.info()?;
+    let link_not_applied = port.link_not_applied();
+    for what in &link_not_applied {
+        tracing::warn!(port = name, "not as the document says: {what}");
+    }
+    Ok(PortFacts {
+        driver: info.driver,
+        numa_node: info.socket,
+        offloads: info.offloads,
+        offloads_used: info.offloads_used,
+        link_not_applied,
+    })
 }
 
 /// Switches the link of a port: a kernel interface by its flags, any other by its driver.

@@ -14,7 +14,8 @@ use crem_fec::Engine;
 
 use crate::apply::MakeRemake;
 use crate::aux::{
-    self, About, Applier, Ends, OrderEnds, PortInterface, Started, Task, WorkerEnds, interface_name,
+    self, About, AboutSegment, Applier, Ends, OrderEnds, PortInterface, Started, Task, WorkerEnds,
+    interface_name,
 };
 use crate::classify::Side;
 use crate::crew;
@@ -24,6 +25,7 @@ use crate::guard::tell_panics_briefly;
 use crate::line::{Maker, protecting, tell_bounds};
 use crate::machine::{self, Known, Ports};
 use crate::metering::{Metered, utc_offset};
+use crate::numa;
 use crate::segment::Segment;
 use crate::worker::{Idle, Links, Worker};
 
@@ -128,7 +130,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let ports = machine::check_known(&options.document, options.pool_frames, &known)
         .map_err(Failure::Invalid)?;
     pool_config.room = ports.room;
-    let pool = eal.mempool(&pool_config).map_err(Failure::NoMemory)?;
+    let pool = numa::pool_beside_ports(&eal, &options.document, &options.cpus, &pool_config)
+        .map_err(Failure::NoMemory)?;
     let clock = Clock::new();
     let ran = serve(options, (&ports, known), &eal, &pool, clock);
     drop(pool);
@@ -182,7 +185,10 @@ fn serve(
         }
         stations.extend(made.station);
         switches.push(made.links);
-        about.segments.push(describe(id, config, mtus));
+        about.segments.push(AboutSegment {
+            ports: made.facts,
+            ..describe(id, config, mtus)
+        });
     }
     for (worker, segments) in (0..).zip(&mut workers) {
         for mut change in metered

@@ -67,6 +67,7 @@ pub(crate) fn document(document: &Document, issues: &Issues) {
             at: format!("/segments/{id}"),
         };
         policy(segment, &check);
+        crate::link::check(id.as_str(), segment, issues);
         addresses(segment, &check);
         if matches!(segment.mode, Mode::Active | Mode::Monitor) {
             served(segment, &check);

@@ -43,6 +43,9 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/on_failure", Impact::Hot),
     ("/segments/*/link_propagation", Impact::Hot),
     // Not the relay, which is claimed at the start.
+    // Of a kernel interface; a device of our own gets its link when it is opened, see `impact`.
+    ("/segments/*/lan_link", Impact::Hot),
+    ("/segments/*/wan_link", Impact::Hot),
     ("/segments/*/bypass/duration_s", Impact::Hot),
     ("/segments/*/bypass/reason", Impact::Hot),
     // Tables are made for as many flows.
@@ -63,7 +66,7 @@ const PLACES: &[(&str, Impact)] = &[
 pub fn changes(running: &Document, wanted: &Document) -> Vec<Change> {
     let differences = diff(&to_value(running), &to_value(wanted));
     let changes = differences.into_iter().map(|difference| Change {
-        impact: impact(&difference),
+        impact: impact(&difference, wanted),
         pointer: difference.pointer,
     });
     changes.collect()
@@ -75,11 +78,25 @@ pub fn largest(changes: &[Change]) -> Impact {
     all.max().unwrap_or(Impact::None)
 }
 
-fn impact(difference: &Difference) -> Impact {
+fn impact(difference: &Difference, wanted: &Document) -> Impact {
+    if is_of_own_device(&difference.pointer, wanted) {
+        return Impact::Process;
+    }
     let found = PLACES
         .iter()
         .find(|(place, _)| is_in(&difference.pointer, place));
     found.map_or(Impact::Process, |(_, impact)| *impact)
+}
+
+/// Whether this is the link of a port that has no kernel interface.
+fn is_of_own_device(pointer: &str, wanted: &Document) -> bool {
+    let mut segments = wanted.segments.iter();
+    segments.any(|(id, segment)| {
+        let links = [("lan_link", &segment.lan), ("wan_link", &segment.wan)];
+        links.iter().any(|(key, device)| {
+            device.kernel_interface().is_none() && is_in(pointer, &format!("/segments/{id}/{key}"))
+        })
+    })
 }
 
 fn is_in(pointer: &str, place: &str) -> bool {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::control_frames::ControlFrames;
+use crate::link::LinkSettings;
 use crate::net::{MacAddr, NotAnAddress, Prefix};
 use crate::operation::{Bypass, LinkPropagation, OnFailure};
 use crate::policy::{Limits, Policy};
@@ -188,6 +189,12 @@ pub struct Segment {
     pub lan: Device,
     /// Port toward the other gateway.
     pub wan: Device,
+    /// The link of the LAN port.
+    #[serde(skip_serializing_if = "LinkSettings::is_empty")]
+    pub lan_link: LinkSettings,
+    /// The link of the WAN port.
+    #[serde(skip_serializing_if = "LinkSettings::is_empty")]
+    pub wan_link: LinkSettings,
     /// UDP port of CREM. It has no default: no port is assigned to the protocol.
     pub crem_port: u16,
     /// IP MTU of the path to the peer, octets.
@@ -238,6 +245,8 @@ impl Segment {
         });
         let lan = t.required("lan", read_device);
         let wan = t.required("wan", read_device);
+        let lan_link = t.or_told("lan_link", LinkSettings::default(), LinkSettings::read);
+        let wan_link = t.or_told("wan_link", LinkSettings::default(), LinkSettings::read);
         let crem_port = t.required("crem_port", |n| n.integer(1..=u16::MAX));
         let path_mtu = t.required("path_mtu", |n| n.integer(576..=9216));
         let rdma_mtu = t.or_told("rdma_mtu", 4096, read_rdma_mtu);
@@ -265,6 +274,8 @@ impl Segment {
             link_propagation: links?,
             lan: lan?,
             wan: wan?,
+            lan_link: lan_link?,
+            wan_link: wan_link?,
             crem_port: crem_port?,
             path_mtu: path_mtu?,
             rdma_mtu: rdma_mtu?,

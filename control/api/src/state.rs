@@ -131,6 +131,21 @@ pub struct PortStatus {
     pub induced_down: bool,
     /// Largest IP packet the port takes, octets; 0 if unknown.
     pub mtu: u32,
+    /// DPDK's driver.
+    #[serde(default)]
+    pub driver: String,
+    /// NUMA node of the device, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u16>,
+    /// Offloads that the driver has, by DPDK's names, with `rx_` or `tx_` in front.
+    #[serde(default)]
+    pub offloads: Vec<String>,
+    /// Those of them that are used.
+    #[serde(default)]
+    pub offloads_used: Vec<String>,
+    /// What the document says of the link and the driver did not do, and why.
+    #[serde(default)]
+    pub link_not_applied: Vec<String>,
 }
 
 /// The in-band address.

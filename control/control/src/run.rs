@@ -107,9 +107,11 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .enable_io()
         .enable_time()
         .build()?;
+    let links = Arc::default();
     let (follower, machine) = host::Follower::new(
         Arc::clone(&journal),
         host::names::Places::below(options.socket.parent().unwrap_or(Path::new("."))),
+        Arc::clone(&links),
     );
     let tokens = Arc::new(Tokens::open(&options.state.join("tokens.json"))?);
     let enrolment = Arc::new(Enrolment::default());
@@ -121,7 +123,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         machine,
         syslog: board.clone(),
         neighbours: Arc::clone(&neighbours),
-        links: Arc::default(),
+        links,
         captures: Arc::new(Captures::open(&options.state.join("captures"), plane)?),
         support: Arc::new(Bundles::open(&options.state.join("support"))?),
         downloads: Arc::new(Semaphore::new(http::DOWNLOADS)),

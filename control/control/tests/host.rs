@@ -435,3 +435,56 @@ fn resolvers_and_time_servers_follow_the_document_also_back() {
         }
     });
 }
+
+#[test]
+fn links_of_ports_become_what_the_document_says_as_far_as_drivers_can() {
+    in_a_namespace(|| {
+        // A TAP takes a speed, and has no FEC.
+        ip("tuntap add dev lan0 mode tap");
+        let (control, _dataplane) = Control::start(false);
+        let mut wanted = document(32);
+        let pause = json!({"priorities": {"3": {}}});
+        wanted["segments"]["a"]["lan_link"] =
+            json!({"speed_mbit": 25000, "autonegotiation": false, "fec": "rs", "pause": pause});
+        put(&control, &wanted, "");
+        let lan = |l: &Value| {
+            let ports = l["ports"].as_array().cloned().unwrap_or_default();
+            ports.into_iter().find(|p| p["role"] == "lan").unwrap()
+        };
+        let list = until("the speed", &control, "/v1/state/ports", |l| {
+            lan(l)["link"]["speed_mbit"] == 25000 && lan(l)["not_applied"] != json!([])
+        });
+        let told = lan(&list)["not_applied"].to_string();
+        assert!(told.contains("fec: RS wanted"), "{told}");
+        assert!(
+            told.contains("fec RS: the driver does not offer it"),
+            "{told}"
+        );
+        assert!(told.contains("pause: "), "{told}");
+        assert!(!told.contains("speed_mbit"), "{told}");
+        let said = events(&control);
+        assert!(
+            said.contains("lan0: 25000 Mbit/s, autonegotiation false."),
+            "{said}"
+        );
+        // What somebody else does later is told, and not fought over.
+        let done = Command::new("ethtool")
+            .args([
+                "-s", "lan0", "speed", "10000", "duplex", "full", "autoneg", "off",
+            ])
+            .status();
+        assert!(done.unwrap().success());
+        ip("link set lan0 up");
+        until("the difference", &control, "/v1/state/ports", |l| {
+            lan(l)["not_applied"]
+                .to_string()
+                .contains("25000 wanted, 10000")
+        });
+        // Said otherwise it is set again.
+        wanted["segments"]["a"]["lan_link"] = json!({"speed_mbit": 40000});
+        put(&control, &wanted, "");
+        until("the other speed", &control, "/v1/state/ports", |l| {
+            lan(l)["link"]["speed_mbit"] == 40000 && lan(l)["not_applied"] == json!([])
+        });
+    });
+}

@@ -117,6 +117,27 @@ int shim_eth_link(uint16_t port, uint32_t *mbps, int *up)
 	return ret;
 }
 
+int shim_eth_fec(uint16_t port, uint32_t mask)
+{
+	return rte_eth_fec_set(port, mask);
+}
+
+int shim_eth_pause(uint16_t port, uint8_t priority, uint32_t high, uint32_t low, uint16_t quanta)
+{
+	struct rte_eth_pfc_conf conf = {
+		.fc = {
+			.high_water = high,
+			.low_water = low,
+			.pause_time = quanta,
+			.send_xon = 1,
+			.mode = RTE_ETH_FC_TX_PAUSE,
+		},
+		.priority = priority,
+	};
+
+	return rte_eth_dev_priority_flow_ctrl_set(port, &conf);
+}
+
 int shim_log_to(shim_log_write write)
 {
 	cookie_io_functions_t io = { .write = write };

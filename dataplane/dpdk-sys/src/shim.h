@@ -51,6 +51,12 @@ enum {
 static const uint64_t SHIM_MBUF_F_INDIRECT = RTE_MBUF_F_INDIRECT;
 static const uint64_t SHIM_MBUF_F_EXTERNAL = RTE_MBUF_F_EXTERNAL;
 static const uint64_t SHIM_TX_OFFLOAD_MULTI_SEGS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+static const uint32_t SHIM_LINK_SPEED_FIXED = RTE_ETH_LINK_SPEED_FIXED;
+static const uint16_t SHIM_LINK_FULL_DUPLEX = RTE_ETH_LINK_FULL_DUPLEX;
+static const uint32_t SHIM_FEC_NONE = RTE_ETH_FEC_MODE_CAPA_MASK(NOFEC);
+static const uint32_t SHIM_FEC_AUTO = RTE_ETH_FEC_MODE_CAPA_MASK(AUTO);
+static const uint32_t SHIM_FEC_BASE_R = RTE_ETH_FEC_MODE_CAPA_MASK(BASER);
+static const uint32_t SHIM_FEC_RS = RTE_ETH_FEC_MODE_CAPA_MASK(RS);
 /* What spreads packets over queues by their addresses alone, whatever is above IP. */
 static const uint64_t SHIM_RSS_ADDRESSES = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 |
 	RTE_ETH_RSS_NONFRAG_IPV4_OTHER | RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_FRAG_IPV6 |
@@ -82,6 +88,11 @@ int shim_errno(void);
 
 /* The link as two numbers: Mb/s (UINT32_MAX: unknown) and 0 or 1. Never waits. */
 int shim_eth_link(uint16_t port, uint32_t *mbps, int *up);
+
+/* FEC of the link, as a mask of RTE_ETH_FEC_MODE_CAPA_MASK. */
+int shim_eth_fec(uint16_t port, uint32_t mask);
+/* Pause frames for one priority, sent when the receive buffer holds `high` KiB and until it holds `low`. */
+int shim_eth_pause(uint16_t port, uint8_t priority, uint32_t high, uint32_t low, uint16_t quanta);
 
 /*
  * Sends DPDK's log to `write` instead of stdout and syslog. `write` gets whole messages (DPDK

@@ -13,8 +13,10 @@ use crate::queue::{Queue, RxQueue, TxQueue};
 use crate::spread;
 
 mod link;
+mod settings;
 
 pub use link::Link;
+pub use settings::{LinkFec, LinkSettings, Pause};
 
 /// How to open a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +35,8 @@ pub struct PortConfig {
     /// Octets of IP in the longest frame; `None` leaves it to the driver, which mostly means 1500. No more than
     /// [`PortInfo::max_mtu`].
     pub mtu: Option<u16>,
+    /// The link.
+    pub link: LinkSettings,
 }
 
 impl Default for PortConfig {
@@ -44,6 +48,7 @@ impl Default for PortConfig {
             tx_descriptors: 1024,
             promiscuous: true,
             mtu: None,
+            link: LinkSettings::default(),
         }
     }
 }
@@ -65,6 +70,10 @@ pub struct PortInfo {
     pub multi_segment_tx: bool,
     /// NUMA node, where known.
     pub socket: Option<u16>,
+    /// Offloads that the driver has, by DPDK's names in lower case, with `rx_` or `tx_` in front.
+    pub offloads: Vec<String>,
+    /// Those that a port is opened with.
+    pub offloads_used: Vec<String>,
     /// Whether it spreads packets over its receive queues by their addresses, whatever is above IP.
     pub spreads_by_address: bool,
 }
@@ -105,6 +114,8 @@ pub(crate) struct Inner {
     pub(crate) name: String,
     pub(crate) config: PortConfig,
     pub(crate) taken: Mutex<BTreeSet<(Way, u16)>>,
+    /// What of the link's settings the driver did not do, and why.
+    not_applied: Mutex<Vec<String>>,
     shared: Arc<Shared>,
 }
 
@@ -150,6 +161,7 @@ impl Port {
                 name: name.into(),
                 config: *config,
                 taken: Mutex::new(BTreeSet::new()),
+                not_applied: Mutex::default(),
                 shared: Arc::clone(shared),
             }),
         };
@@ -340,6 +352,8 @@ fn info(name: &str, id: u16) -> Result<PortInfo, Error> {
         max_rx_queues: raw.max_rx_queues,
         max_tx_queues: raw.max_tx_queues,
         max_mtu: raw.max_mtu,
+        offloads: settings::offloads(raw.rx_offload_capa, raw.tx_offload_capa),
+        offloads_used: settings::offloads(0, used_offloads(&raw)),
         multi_segment_tx: raw.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS != 0,
         socket: u16::try_from(socket).ok(),
         spreads_by_address: spread::can(&raw),
@@ -353,6 +367,11 @@ fn raw_info(name: &str, id: u16) -> Result<dpdk_sys::rte_eth_dev_info, Error> {
     let ret = unsafe { dpdk_sys::rte_eth_dev_info_get(id, &raw mut raw) };
     done(name, "rte_eth_dev_info_get", ret, mark)?;
     Ok(raw)
+}
+
+/// Chains where the driver can send them.
+fn used_offloads(info: &dpdk_sys::rte_eth_dev_info) -> u64 {
+    info.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS
 }
 
 fn check_queues(name: &str, what: &'static str, n: u16, most: u16) -> Result<(), Error> {
@@ -397,6 +416,7 @@ impl Inner {
         self.call("rte_eth_dev_start", |id| unsafe {
             dpdk_sys::rte_eth_dev_start(id)
         })?;
+        self.settle_link();
         self.set_promiscuous(self.config.promiscuous)
     }
 
@@ -404,7 +424,8 @@ impl Inner {
     /// the fast free, which must not be used on packets that are held.
     fn configure(&self, info: &dpdk_sys::rte_eth_dev_info) -> Result<(), Error> {
         let mut conf = dpdk_sys::rte_eth_conf::default();
-        conf.txmode.offloads = info.tx_offload_capa & dpdk_sys::SHIM_TX_OFFLOAD_MULTI_SEGS;
+        conf.txmode.offloads = used_offloads(info);
+        conf.link_speeds = self.link_speeds(info.speed_capa);
         // Zero leaves the driver's own.
         conf.rxmode.mtu = u32::from(self.config.mtu.unwrap_or(0));
         let (rx, tx) = (self.config.rx_queues, self.config.tx_queues);

@@ -173,6 +173,15 @@ pub struct PortEntry {
     /// Whether the data plane sees the link up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dataplane_link_up: Option<bool>,
+    /// What of the link is other than the document says, and why.
+    pub not_applied: Vec<String>,
+    /// NUMA node of the device, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u16>,
+    /// Offloads of the device that the data plane uses, of those that it has.
+    pub offloads_used: Vec<String>,
+    /// Those that it has.
+    pub offloads: Vec<String>,
     /// What the driver tells.
     pub link: PortLink,
 }

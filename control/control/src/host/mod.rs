@@ -6,17 +6,18 @@ pub mod drift;
 pub mod kernel;
 pub mod names;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crem_api::rest::{DnsState, Drift, InterfaceList, RouteList, TimeState};
-use crem_api::{Addressing, Management};
+use crem_api::{Addressing, LinkSettings, Management};
 use tokio::sync::watch;
 
 use crate::clock;
 use crate::engine::Engine;
 use crate::journal::Journal;
+use crate::link::Links;
 use drift::Step;
 use kernel::Kernel;
 use names::Places;
@@ -45,6 +46,8 @@ pub struct Machine {
     pub drift: Vec<Drift>,
     /// What could not be set.
     pub failures: Vec<String>,
+    /// What of the links of ports is other than the document says, by interface.
+    pub links: BTreeMap<String, Vec<String>>,
 }
 
 /// The way to what was seen.
@@ -56,17 +59,19 @@ pub struct Follower {
     publish: watch::Sender<Arc<Machine>>,
     journal: Arc<Journal>,
     places: Places,
+    links: Arc<Mutex<Links>>,
 }
 
 impl Follower {
     /// Nothing is seen yet.
-    pub fn new(journal: Arc<Journal>, places: Places) -> (Self, Seen) {
+    pub fn new(journal: Arc<Journal>, places: Places, links: Arc<Mutex<Links>>) -> (Self, Seen) {
         let publish = watch::Sender::new(Arc::default());
         let seen = publish.subscribe();
         let follower = Self {
             publish,
             journal,
             places,
+            links,
         };
         (follower, seen)
     }
@@ -102,6 +107,7 @@ impl Follower {
                 self.carry_out(&kernel, wanted.as_ref()).await;
             }
             done = Some(now);
+            self.settle_links(&engine).await;
             tokio::select! {
                 () = kernel.changed() => tokio::time::sleep(BUNCH).await,
                 changed = changes.changed() => if changed.is_err() { return },
@@ -182,6 +188,7 @@ impl Follower {
             time,
             drift: Vec::new(),
             failures: before.failures.clone(),
+            links: before.links.clone(),
         };
         machine.drift = drift::drift(wanted, &machine);
         let names = names::drift(wanted, &machine.dns, &machine.time);
@@ -204,6 +211,41 @@ impl Follower {
         Ok(())
     }
 
+    /// Has links of ports be as the document says.
+    async fn settle_links(&self, engine: &Engine) {
+        let wanted = wanted_links(engine, &self.publish.borrow());
+        let links = Arc::clone(&self.links);
+        // Drivers take their time.
+        let settled = tokio::task::spawn_blocking(move || {
+            let mut links = links.lock().unwrap_or_else(PoisonError::into_inner);
+            let settle = |(name, index, link): (String, u32, LinkSettings)| {
+                let (done, otherwise) = links.settle(&name, index, &link);
+                (name, done, otherwise)
+            };
+            wanted.into_iter().map(settle).collect::<Vec<_>>()
+        });
+        let Ok(settled) = settled.await else { return };
+        let before = self.publish.borrow().links.clone();
+        let mut links = BTreeMap::new();
+        for (name, done, otherwise) in settled {
+            for text in done {
+                self.say("link_set", text);
+            }
+            let known = before.get(&name);
+            for text in otherwise
+                .iter()
+                .filter(|t| !known.is_some_and(|k| k.contains(t)))
+            {
+                self.say("link_not_set", format!("{name}: {text}."));
+            }
+            if !otherwise.is_empty() {
+                links.insert(name, otherwise);
+            }
+        }
+        self.publish
+            .send_modify(|machine| Arc::make_mut(machine).links = links);
+    }
+
     fn say(&self, kind: &str, text: String) {
         self.journal.push(clock::now().wall_ms, kind, text, None);
     }
@@ -213,6 +255,20 @@ impl Step {
     fn event(&self) -> &'static str {
         "addressing"
     }
+}
+
+/// Kernel interfaces that are ports, with their numbers and what the document says of their links.
+fn wanted_links(engine: &Engine, seen: &Machine) -> Vec<(String, u32, LinkSettings)> {
+    let view = engine.view();
+    let segments = view.document.iter().flat_map(|d| d.segments.values());
+    let ports = segments.flat_map(|s| [(&s.lan, &s.lan_link), (&s.wan, &s.wan_link)]);
+    let said = ports.filter(|(_, link)| !link.is_empty());
+    let there = said.filter_map(|(device, link)| {
+        let name = device.kernel_interface()?;
+        let index = seen.interfaces.interfaces.get(name)?.index;
+        Some((name.to_owned(), index, link.clone()))
+    });
+    there.collect()
 }
 
 fn management(engine: &Engine) -> Option<Management> {

@@ -11,6 +11,7 @@ use crem_api::state::Status;
 use crem_api::{Device, Document};
 
 use crate::clock;
+use crate::host::Machine;
 use crate::lldp;
 use crate::problem::Kind;
 
@@ -24,7 +25,8 @@ use super::{App, json};
 pub(crate) async fn ports(State(app): State<App>, _: Viewer) -> Result<Response, Failure> {
     let view = app.engine.view();
     let seen = app.watcher.seen();
-    let mut ports = entries(view.document.as_deref(), seen.status.as_ref());
+    let machine = app.machine.borrow().clone();
+    let mut ports = entries(view.document.as_deref(), seen.status.as_ref(), &machine);
     let links = Arc::clone(&app.links);
     // Reading a module takes its time.
     let asked = tokio::task::spawn_blocking(move || {
@@ -46,23 +48,36 @@ pub(crate) async fn ports(State(app): State<App>, _: Viewer) -> Result<Response,
     Ok(json(StatusCode::OK, &PortList { ports }))
 }
 
-fn entries(document: Option<&Document>, status: Option<&Status>) -> Vec<PortEntry> {
+fn entries(
+    document: Option<&Document>,
+    status: Option<&Status>,
+    machine: &Machine,
+) -> Vec<PortEntry> {
     let mut entries = Vec::new();
     let Some(document) = document else {
         return entries;
     };
     for (id, segment) in &document.segments {
         let seen = status.and_then(|s| s.segments.get(id.as_str()));
-        for (role, device, up) in [
-            ("lan", &segment.lan, seen.map(|s| s.lan.link_up)),
-            ("wan", &segment.wan, seen.map(|s| s.wan.link_up)),
+        for (role, device, port) in [
+            ("lan", &segment.lan, seen.map(|s| &s.lan)),
+            ("wan", &segment.wan, seen.map(|s| &s.wan)),
         ] {
+            let mut not_applied = port.map(|p| p.link_not_applied.clone()).unwrap_or_default();
+            let of_kernel = device
+                .kernel_interface()
+                .and_then(|name| machine.links.get(name));
+            not_applied.extend(of_kernel.into_iter().flatten().cloned());
             entries.push(PortEntry {
                 role: role.to_owned(),
                 segment: Some(id.as_str().to_owned()),
                 device: device.name().to_owned(),
                 interface: interface(device),
-                dataplane_link_up: up,
+                dataplane_link_up: port.map(|p| p.link_up),
+                not_applied,
+                numa_node: port.and_then(|p| p.numa_node),
+                offloads_used: port.map(|p| p.offloads_used.clone()).unwrap_or_default(),
+                offloads: port.map(|p| p.offloads.clone()).unwrap_or_default(),
                 link: PortLink::default(),
             });
         }

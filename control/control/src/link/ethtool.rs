@@ -1,12 +1,14 @@
-//! Asks drivers over ethtool's family of generic netlink: link modes, link state, FEC, memory of modules.
+//! Asks drivers over ethtool's family of generic netlink, and tells them: link modes, link state, FEC, memory of modules.
 
 use std::io;
 
+use crem_api::LinkFec;
 use crem_api::rest::{FecState, PortLink};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 
 use super::netlink::{Answer, Attributes, answers, each, find, number, request, text};
 use super::optics::Place;
+use super::settings::{Step, fec_name};
 
 /// The family that tells numbers of families.
 const CONTROL: u16 = 16;
@@ -17,8 +19,10 @@ const FAMILY_NAME: u16 = 2;
 /// Requests of the family, and the header that each has.
 const LINKINFO_GET: u8 = 2;
 const LINKMODES_GET: u8 = 4;
+const LINKMODES_SET: u8 = 5;
 const LINKSTATE_GET: u8 = 6;
 const FEC_GET: u8 = 29;
+const FEC_SET: u8 = 30;
 const MODULE_EEPROM_GET: u8 = 31;
 const HEADER: u16 = 1;
 const HEADER_NAME: u16 = 2;
@@ -121,6 +125,30 @@ impl Ethtool {
         link
     }
 
+    /// Tells a driver.
+    ///
+    /// # Errors
+    /// In words: it cannot, or this process may not.
+    pub fn set(&mut self, interface: &str, step: Step) -> Result<(), String> {
+        let (command, told) = match step {
+            Step::Modes {
+                autonegotiation,
+                speed_mbit,
+            } => (
+                LINKMODES_SET,
+                modes_told(interface, autonegotiation, speed_mbit),
+            ),
+            Step::Fec(fec) => (FEC_SET, fec_told(interface, fec)),
+        };
+        match self.ask(command, &told) {
+            Ok(_) => Ok(()),
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Err("the driver does not offer it".to_owned())
+            }
+            Err(e) => Err(words(&e)),
+        }
+    }
+
     /// Octets of the module's memory.
     ///
     /// # Errors
@@ -137,6 +165,30 @@ impl Ethtool {
         data.filter(|data| data.len() == usize::from(place.length))
             .ok_or_else(|| "the driver told less than was asked for".to_owned())
     }
+}
+
+fn modes_told(interface: &str, autonegotiation: Option<bool>, speed: Option<u32>) -> Attributes {
+    let mut told = Ethtool::of(interface);
+    if let Some(on) = autonegotiation {
+        told = told.put(2, &[u8::from(on)]);
+    }
+    if let Some(speed) = speed {
+        // Full duplex: there is no other above 1 Gbit/s.
+        told = told.number(5, speed).put(6, &[1]);
+    }
+    told
+}
+
+fn fec_told(interface: &str, fec: LinkFec) -> Attributes {
+    let told = Ethtool::of(interface);
+    if fec == LinkFec::Auto {
+        return told.put(3, &[1]);
+    }
+    // A set of bits by their names, in which what is not named is off.
+    let bit = Attributes::default().text(2, fec_name(fec));
+    let bits = Attributes::default().nest(1, &bit);
+    let set = Attributes::default().put(1, &[]).nest(3, &bits);
+    told.nest(2, &set).put(3, &[0])
 }
 
 fn words(error: &io::Error) -> String {

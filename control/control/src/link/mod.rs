@@ -1,12 +1,15 @@
-//! What the kernel's drivers say of links: speed, autonegotiation, FEC, and the module that is plugged in.
-//! [`ethtool`] speaks generic netlink, [`optics`] reads the memory of modules and has no socket.
+//! What the kernel's drivers say of links and are told: speed, autonegotiation, FEC, and the module that is plugged in.
+//! [`ethtool`] speaks generic netlink, [`optics`] reads the memory of modules and [`settings`] compares; both have no
+//! socket.
 
 pub mod ethtool;
 pub mod netlink;
 pub mod optics;
+pub mod settings;
 
 use std::time::{Duration, Instant};
 
+use crem_api::LinkSettings;
 use crem_api::rest::PortLink;
 
 use ethtool::Ethtool;
@@ -21,6 +24,8 @@ const MAX_KEPT: usize = 64;
 pub struct Links {
     ethtool: Option<Ethtool>,
     kept: std::collections::BTreeMap<String, (Instant, PortLink)>,
+    /// What drivers were told last, and of which interface by its number.
+    told: std::collections::BTreeMap<String, (u32, LinkSettings)>,
 }
 
 impl Links {
@@ -40,20 +45,52 @@ impl Links {
         link
     }
 
-    fn ask(&mut self, interface: &str) -> PortLink {
-        if self.ethtool.is_none() {
-            match Ethtool::open() {
-                Ok(ethtool) => self.ethtool = Some(ethtool),
-                Err(error) => {
-                    return PortLink {
-                        not_known: vec![format!("ethtool: {error}")],
-                        ..PortLink::default()
-                    };
-                }
+    /// Has an interface with this number be as the document says, once for each time that it is said: a driver that
+    /// does otherwise would take the link down again and again. What was done, and what is otherwise, in words.
+    pub fn settle(
+        &mut self,
+        interface: &str,
+        index: u32,
+        wanted: &LinkSettings,
+    ) -> (Vec<String>, Vec<String>) {
+        let said = (index, wanted.clone());
+        let anew = self.told.get(interface) != Some(&said);
+        let ethtool = match self.way() {
+            Ok(ethtool) => ethtool,
+            Err(error) => return (Vec::new(), vec![error]),
+        };
+        let link = ethtool.link(interface);
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for step in settings::steps(&link, wanted).into_iter().filter(|_| anew) {
+            match ethtool.set(interface, step) {
+                Ok(()) => done.push(format!("{interface}: {}.", settings::told(step))),
+                Err(error) => failed.push(format!("{}: {error}", settings::told(step))),
             }
         }
-        let Some(ethtool) = &mut self.ethtool else {
-            return PortLink::default();
+        let mut otherwise = settings::different(&ethtool.link(interface), wanted);
+        otherwise.extend(failed);
+        self.told.insert(interface.to_owned(), said);
+        (done, otherwise)
+    }
+
+    fn way(&mut self) -> Result<&mut Ethtool, String> {
+        if self.ethtool.is_none() {
+            self.ethtool = Some(Ethtool::open().map_err(|error| format!("ethtool: {error}"))?);
+        }
+        self.ethtool
+            .as_mut()
+            .ok_or_else(|| "ethtool: no way".to_owned())
+    }
+
+    fn ask(&mut self, interface: &str) -> PortLink {
+        let ethtool = match self.way() {
+            Ok(ethtool) => ethtool,
+            Err(error) => {
+                return PortLink {
+                    not_known: vec![error],
+                    ..PortLink::default()
+                };
+            }
         };
         let mut link = ethtool.link(interface);
         let read = optics::read(&mut |place| ethtool.module(interface, place));

@@ -1,6 +1,8 @@
 //! Ports on devices without a kernel interface.
 
-use crem_dpdk::{Batch, Error, MempoolConfig, Port, PortConfig, Vdev, vdev};
+use crem_dpdk::{
+    Batch, Error, LinkFec, LinkSettings, MempoolConfig, Pause, Port, PortConfig, Vdev, vdev,
+};
 
 use super::{Case, World};
 
@@ -22,6 +24,10 @@ pub(super) const CASES: &[Case] = &[
     (
         "devices::an_empty_pool_is_no_fault",
         an_empty_pool_is_no_fault,
+    ),
+    (
+        "devices::a_link_that_a_driver_does_not_offer_is_told",
+        a_link_that_a_driver_does_not_offer_is_told,
     ),
     (
         "devices::failed_probe_names_the_interface",
@@ -54,6 +60,7 @@ pub(super) fn vdevs() -> Vec<Vdev> {
         vdev::ring("net_ring1"),
         vdev::null("net_null2", 64, false),
         vdev::null("net_null3", 64, false),
+        vdev::null("net_null4", 64, false),
         vdev::pcap("net_pcap0", &capture("in"), &capture("out")),
         // Past the check that `af_packet` makes before the start.
         Vdev::new("net_af_packet9", "iface=nope0"),
@@ -232,4 +239,44 @@ fn pcap_goes_in_and_out(w: &World) {
     assert!(written.ends_with(&one_frame_capture()[40..]));
     std::fs::remove_file(capture("in")).unwrap();
     std::fs::remove_file(capture("out")).unwrap();
+}
+
+/// What a driver cannot do is told, and the port opens all the same.
+fn a_link_that_a_driver_does_not_offer_is_told(w: &World) {
+    let pause = Pause {
+        priorities: 1 << 3,
+        high_water_kib: 80,
+        low_water_kib: 40,
+        quanta: 100,
+    };
+    let config = PortConfig {
+        link: LinkSettings {
+            autonegotiation: Some(false),
+            speed_mbit: Some(400_000),
+            fec: Some(LinkFec::Rs),
+            pause: Some(pause),
+        },
+        ..PortConfig::default()
+    };
+    let port = Port::open(&w.eal, "net_null4", &config, &w.small).unwrap();
+    let told = port.link_not_applied();
+    assert_eq!(told.len(), 3, "{told:?}");
+    for (said, what) in told
+        .iter()
+        .zip(["speed_mbit: ", "fec: ", "pause of priority 3: "])
+    {
+        assert!(said.starts_with(what), "{told:?}");
+    }
+    let info = port.info().unwrap();
+    assert_eq!(info.driver, "net_null");
+    let used = info.offloads_used.iter();
+    assert!(
+        used.clone().all(|name| info.offloads.contains(name)),
+        "{info:?}"
+    );
+    assert!(
+        info.offloads
+            .iter()
+            .all(|n| n.starts_with("rx_") || n.starts_with("tx_"))
+    );
 }

@@ -8,15 +8,18 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use axum::http::StatusCode;
+use crem_api::rest::SyslogState;
 use crem_api::state::{Named, SegmentCounters};
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge, with_local_recorder};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use crate::clock;
+use crate::host::Machine;
 use crate::view::View;
 use crate::watcher::Seen;
 
 mod distributions;
+mod host;
 
 /// Metrics of this process that are no part of any other state.
 #[derive(Debug)]
@@ -46,13 +49,21 @@ impl Metrics {
     }
 
     /// All metrics as text.
-    pub fn render(&self, view: &View, seen: &Seen) -> String {
+    pub fn render(
+        &self,
+        view: &View,
+        seen: &Seen,
+        machine: &Machine,
+        syslog: &BTreeMap<String, SyslogState>,
+    ) -> String {
         // A new one each time: what is no more, a segment for example, is no more shown either.
         let recorder = PrometheusBuilder::new().build_recorder();
         let handle = recorder.handle();
         with_local_recorder(&recorder, || {
             describe();
+            host::describe();
             self.process(view);
+            host::set(machine, syslog);
             dataplane(seen);
         });
         handle.render() + &distributions::render(seen)

@@ -116,6 +116,14 @@ fn datagrams_have_what_matters_enough() {
         "{text}"
     );
     assert_eq!(state(&control, |s| s["sent"] == 1)["dropped"], 0);
+    let metrics = control.get("/metrics").text;
+    for line in [
+        "crem_syslog_up{server=\"one\"} 1",
+        "crem_syslog_messages_total{server=\"one\"} 1",
+        "crem_syslog_messages_dropped_total{server=\"one\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
 }
 
 #[test]

@@ -47,6 +47,7 @@ use crate::metrics::Metrics;
 use crate::problem::Kind;
 use crate::support::Bundles;
 use crate::syslog::Board;
+use crate::view::View;
 use crate::watcher::Watcher;
 
 use failure::Failure;
@@ -100,6 +101,13 @@ pub struct App {
 }
 
 impl App {
+    /// All metrics as text.
+    fn metrics_text(&self, view: &View, seen: &crate::watcher::Seen) -> String {
+        let machine = self.machine.borrow().clone();
+        self.metrics
+            .render(view, seen, &machine, &self.syslog.all())
+    }
+
     /// The right to send a file, for as long as that takes.
     fn may_download(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let permit = Arc::clone(&self.downloads).try_acquire_owned();

@@ -29,7 +29,7 @@ fn sources(app: &App) -> std::io::Result<Sources> {
         flows: app.watcher.flows().ok().map(|(_, flows)| flows),
         events,
         audit: app.audit.read(before, MAX_AUDIT)?,
-        metrics: app.metrics.render(&view, &seen),
+        metrics: app.metrics_text(&view, &seen),
         versions: system::versions(&seen),
         view,
         seen,

@@ -46,7 +46,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<&'static str, Failu
 #[utoipa::path(get, path = "/metrics", tag = "system",
     responses((status = 200, body = String, content_type = "text/plain"), Failures))]
 pub(crate) async fn metrics(State(app): State<App>, _: Viewer) -> Response {
-    let text = app.metrics.render(&app.engine.view(), &app.watcher.seen());
+    let text = app.metrics_text(&app.engine.view(), &app.watcher.seen());
     let media_type = "text/plain; version=0.0.4";
     ([("content-type", media_type)], text).into_response()
 }

@@ -75,7 +75,9 @@ pub fn plans() -> Vec<Plan> {
     for (payload, ring) in [(2, RING_OCTETS), (4096, RING_OCTETS), (2, 1 << 20)] {
         plans.push(pass(payload, ring));
     }
+    plans.push(metered(pass(2, RING_OCTETS)));
     for payload in [4096, 1024] {
+        plans.push(metered(pair(64, payload, 2, 0)));
         for flows in [64, 1, 1024, 10_000] {
             for m in [0, 1, 4] {
                 plans.push(pair(flows, payload, m, 0));
@@ -86,6 +88,17 @@ pub fn plans() -> Vec<Plan> {
         }
     }
     plans
+}
+
+/// The same with observation.
+fn metered(mut plan: Plan) -> Plan {
+    plan.setting.metered = true;
+    // It is the first gateway that observes frames of hosts.
+    plan.rows.retain(|(work, _)| *work != Work::Receive);
+    for (_, title) in &mut plan.rows {
+        title.push_str(" metered");
+    }
+    plan
 }
 
 fn size(payload: usize) -> &'static str {
@@ -112,6 +125,7 @@ fn pass(payload: usize, ring_octets: usize) -> Plan {
         rate: 10_000_000,
         retained: RETAINED,
         ring: ring_octets / room(payload),
+        metered: false,
     };
     Plan {
         rows: vec![(Work::Pass, title)],
@@ -147,6 +161,7 @@ fn pair(flows: usize, payload: usize, m: u8, loss_ppm: u32) -> Plan {
         },
         retained: RETAINED,
         ring: RING_OCTETS / room(payload),
+        metered: false,
     };
     Plan { rows, setting }
 }

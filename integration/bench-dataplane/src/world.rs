@@ -5,8 +5,9 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 
-use crem_api::{Segment as Config, Syntax, parse};
+use crem_api::{Document, Invalid, Syntax, parse};
 use crem_core::time::Instant;
 use crem_dataplane::buffer::{BURST, Buffer};
 use crem_dataplane::classify::{NEVER_CUT, Side, Station, View};
@@ -14,6 +15,7 @@ use crem_dataplane::control_frames::ControlFrames;
 use crem_dataplane::dpdk::{Frame, FramePool};
 use crem_dataplane::guard::Remake;
 use crem_dataplane::inband::Inband;
+use crem_dataplane::metering::{Metered, Relaying};
 use crem_dataplane::protect::{Protection, Share};
 use crem_dataplane::segment::{Parts, Segment};
 use crem_dataplane::snapshot::{FlowSnapshot, SegmentSnapshot};
@@ -53,6 +55,9 @@ pub struct Setting {
     pub retained: u32,
     /// Frames of the hosts in memory.
     pub ring: usize,
+    /// Aggregate flows are observed where frames come in from the hosts and leave for the path, and of each
+    /// thousand packets one is recorded.
+    pub metered: bool,
 }
 
 /// One gateway with its devices.
@@ -65,6 +70,8 @@ pub struct Gateway {
     pub wan: Shared,
     /// What its turns took.
     pub meter: Meter,
+    /// Takes records, and drops and counts them: no exporting process listens.
+    relaying: Option<Relaying>,
 }
 
 /// Everything.
@@ -153,6 +160,11 @@ impl World {
     /// Memory ran out.
     pub fn finish(&mut self, start: u64, end: u64) -> Result<(), String> {
         self.now.set(end);
+        for gateway in [&mut self.sender, &mut self.receiver] {
+            if let Some(relaying) = &mut gateway.relaying {
+                relaying.relay.drive(std::time::Instant::now(), 0);
+            }
+        }
         if self.setting.m.is_none() {
             return Ok(());
         }
@@ -327,7 +339,9 @@ fn copy(from: &Frame, to: &mut Lane) -> Result<Frame, String> {
 }
 
 fn gateway(number: usize, setting: Setting, pool: &Mempool) -> Result<Gateway, String> {
-    let config = config(number, setting)?;
+    let document = document(number, setting)?;
+    let config = document.segments.values().next().cloned();
+    let config = config.ok_or("no segment")?;
     let station = Station {
         address: address(number),
         mac: mac(number),
@@ -367,7 +381,7 @@ fn gateway(number: usize, setting: Setting, pool: &Mempool) -> Result<Gateway, S
         ))
     });
     let (lan, wan) = (Lane::new(pool, false), Lane::new(pool, false));
-    let segment = Segment::new(Parts {
+    let mut segment = Segment::new(Parts {
         view,
         lan: MemoryPort(lan.clone()),
         wan: MemoryPort(wan.clone()),
@@ -377,12 +391,29 @@ fn gateway(number: usize, setting: Setting, pool: &Mempool) -> Result<Gateway, S
         wan_rate: None,
         remake: setting.m.is_some().then_some(remake),
     });
+    let relaying = setting
+        .metered
+        .then(|| observe(&document, &mut segment))
+        .transpose()
+        .map_err(|e| e.to_string())?;
     Ok(Gateway {
         segment,
         lan,
         wan,
         meter: Meter::default(),
+        relaying,
     })
+}
+
+/// Has the segment observe what the document says.
+fn observe(document: &Document, segment: &mut Segment<Memory>) -> Result<Relaying, Invalid> {
+    let (mut metered, inlets) = Metered::new(document, 0);
+    let wanted = metered.plan(document)?;
+    for mut change in metered.changes(&wanted, 0)? {
+        segment.observe(Instant(1_000_000_000), &mut change);
+    }
+    metered.adopt(wanted);
+    Ok(metered.relaying(Path::new("/nonexistent/export.sock"), inlets))
 }
 
 fn address(gateway: usize) -> IpAddr {
@@ -393,7 +424,32 @@ fn mac(gateway: usize) -> Mac {
     Mac([2, 0, 0, 0, 0, 0x10 + gateway as u8])
 }
 
-fn config(gateway: usize, setting: Setting) -> Result<Config, String> {
+/// What is observed, and a collector, without which nothing would be.
+const METERED: &str = r#"
+        [ipfix]
+        domain = 1
+        pen = 32473
+        first_element = 1
+        [ipfix.scopes.all]
+        source = "10.0.0.0/16"
+        destination = "10.0.0.0/16"
+        [ipfix.points.in]
+        segment = "a"
+        place = "lan_ingress"
+        base = 100
+        flows = true
+        packets = { select = "count", interval = 1, space = 999, selection_sequence = 1 }
+        [ipfix.points.out]
+        segment = "a"
+        place = "wan_egress"
+        base = 200
+        flows = true
+        [ipfix.collectors.a]
+        transport = "tcp"
+        host = "192.0.2.99"
+"#;
+
+fn document(gateway: usize, setting: Setting) -> Result<Document, String> {
     let m = setting.m.unwrap_or(0);
     let (path, rdma) = if setting.payload > 1024 {
         (4214, 4096)
@@ -432,7 +488,6 @@ fn config(gateway: usize, setting: Setting) -> Result<Config, String> {
         // The receiver keeps the last block of each flow, and refuses flows beyond that.
         setting.retained.max(setting.flows as u32 * 32),
     );
-    let document = parse(&text, Syntax::Toml).map_err(|e| e.to_string())?;
-    let mut segments = document.segments.into_values();
-    segments.next().ok_or_else(|| "no segment".to_owned())
+    let metered = if setting.metered { METERED } else { "" };
+    parse(&(text + metered), Syntax::Toml).map_err(|e| e.to_string())
 }

@@ -21,6 +21,7 @@ const SETTING: Setting = Setting {
     rate: 400_000,
     retained: 4096,
     ring: 9000,
+    metered: false,
 };
 /// Steps of 8,192 packets until everything has its size, and then measured.
 const WARM_UP: usize = 240;

@@ -133,7 +133,7 @@ test-previous: build ## control processes of this version with the data plane of
 
 FUZZ_SECONDS ?= 60
 
-fuzz: ## every fuzz target for FUZZ_SECONDS (default 60), with coverage to guide it where there is a nightly toolchain
+fuzz: ## every fuzz target for FUZZ_SECONDS (default 60), guided by coverage (about 15 minutes after the build)
 	integration/scripts/fuzz $(FUZZ_SECONDS)
 
 bench-config: ## what checking and applying a document with 200 peers and 2,000 connections costs, against its limit

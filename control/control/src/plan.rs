@@ -6,7 +6,14 @@ use crem_api::rest::{FieldError, Plan};
 use std::path::Path;
 
 use crem_api::{Change, Code, Document, Impact, Invalid, Issue, Syntax, changes, largest};
+use json_patch::PatchOperation;
 use serde_json::Value;
+
+/// Deepest place that a change may name, keys. A document needs a tenth of it; JSON itself is read to such a depth only.
+const MAX_DEPTH: usize = 128;
+/// Values that the operations of one change may copy and move, each with all that is in it: copies of copies double what
+/// they make.
+const MAX_MOVED: usize = 100_000;
 
 /// What a client sends.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,11 +28,20 @@ pub enum Edit {
 
 impl Edit {
     /// The same change one level deeper: at the place that a JSON pointer names.
-    #[must_use]
-    pub fn at(self, pointer: &str, base: &Value) -> Self {
+    ///
+    /// # Errors
+    /// The place is deeper than any document.
+    pub fn at(self, pointer: &str, base: &Value) -> Result<Self, Invalid> {
         if pointer.is_empty() {
-            return self;
+            return Ok(self);
         }
+        if depth_of(pointer) > MAX_DEPTH {
+            return Err(too_deep(depth_of(pointer)));
+        }
+        Ok(self.inside(pointer, base))
+    }
+
+    fn inside(self, pointer: &str, base: &Value) -> Self {
         let keys: Vec<String> = pointer
             .split('/')
             .skip(1)
@@ -143,20 +159,79 @@ fn edited(base: &Value, edit: Edit) -> Result<Value, Invalid> {
                 serde_json::from_value(operations).map_err(|e| {
                     Invalid::whole(e.to_string(), "an array of operations as in RFC 6902")
                 })?;
-            let mut value = base.clone();
-            json_patch::patch(&mut value, &operations).map_err(|e| {
-                let issue = Issue::new(
-                    e.path.to_string(),
-                    format!("operation {}: {}", e.operation, e.kind),
-                    "operations that fit the running document",
-                );
-                Invalid {
-                    issues: vec![issue.of(Code::Conflict)],
-                }
-            })?;
-            Ok(value)
+            operated(base.clone(), &operations)
         }
     }
+}
+
+/// Carries out operations one by one, so that what each makes is known before the next.
+fn operated(mut value: Value, operations: &[PatchOperation]) -> Result<Value, Invalid> {
+    let mut moved = 0;
+    for (number, operation) in operations.iter().enumerate() {
+        check_size(&value, operation, &mut moved)?;
+        json_patch::patch(&mut value, std::slice::from_ref(operation)).map_err(|e| {
+            let issue = Issue::new(
+                e.path.to_string(),
+                format!("operation {number}: {}", e.kind),
+                "operations that fit the running document",
+            );
+            Invalid {
+                issues: vec![issue.of(Code::Conflict)],
+            }
+        })?;
+    }
+    Ok(value)
+}
+
+/// Refuses what would make the document deeper or larger than memory and stacks are for.
+fn check_size(
+    value: &Value,
+    operation: &PatchOperation,
+    moved_so_far: &mut usize,
+) -> Result<(), Invalid> {
+    let depth = depth_of(operation.path().as_str());
+    let from = match operation {
+        PatchOperation::Copy(copy) => Some(&copy.from),
+        PatchOperation::Move(moved) => Some(&moved.from),
+        _ => None,
+    };
+    let mut deepest = depth;
+    if let Some(moved) = from.and_then(|from| value.pointer(from.as_str())) {
+        let (mut values, mut below) = (0, 0);
+        measure(moved, 0, &mut values, &mut below);
+        deepest += below;
+        *moved_so_far += values;
+    }
+    if deepest > MAX_DEPTH {
+        return Err(too_deep(deepest));
+    }
+    if *moved_so_far > MAX_MOVED {
+        let found = format!("operations that copy and move more than {MAX_MOVED} values");
+        return Err(Invalid::whole(found, "at most so many"));
+    }
+    Ok(())
+}
+
+/// Counts values, and finds how deep they are: both are bounded by what was let in before.
+fn measure(value: &Value, depth: usize, values: &mut usize, deepest: &mut usize) {
+    *values += 1;
+    *deepest = depth.max(*deepest);
+    let mut next = |inner: &Value| measure(inner, depth + 1, values, deepest);
+    match value {
+        Value::Array(list) => list.iter().for_each(&mut next),
+        Value::Object(map) => map.values().for_each(&mut next),
+        _ => {}
+    }
+}
+
+/// Keys of a JSON pointer.
+fn depth_of(pointer: &str) -> usize {
+    pointer.matches('/').count()
+}
+
+fn too_deep(found: usize) -> Invalid {
+    let found = format!("a place {found} keys deep");
+    Invalid::whole(found, format!("at most {MAX_DEPTH}"))
 }
 
 /// What `:plan` answers.
@@ -208,4 +283,64 @@ pub fn import(path: &Path) -> Result<Value, Invalid> {
     let value = crem_api::value_of(&text, syntax)?;
     crem_api::from_value(&value)?;
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    const NONE: Base<'_> = Base {
+        value: &Value::Null,
+        document: None,
+    };
+
+    fn refused(operations: Value) -> String {
+        let base = json!({ "a": { "b": 1 } });
+        let operations = Edit::Operations(operations);
+        let base = Base {
+            value: &base,
+            ..NONE
+        };
+        plan(base, operations).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn copies_of_copies_end_before_memory_does() {
+        let double = |n| json!({"op": "copy", "from": "", "path": format!("/{n}")});
+        let why = refused((0..60).map(double).collect());
+        assert!(why.contains("move more than"), "{why}");
+    }
+
+    #[test]
+    fn copies_into_themselves_end_before_the_stack_does() {
+        let mut path = "/a".to_owned();
+        let deeper = |_| {
+            let operation = json!({"op": "copy", "from": "/a", "path": path.clone() + "/a"});
+            path = path.clone() + &path;
+            operation
+        };
+        let why = refused((0..16).map(deeper).collect());
+        assert!(why.contains("keys deep"), "{why}");
+    }
+
+    #[test]
+    fn a_part_as_deep_as_an_address_is_long_is_refused() {
+        let pointer = "/a".repeat(30_000);
+        for edit in [Edit::Replace, Edit::Merge, Edit::Operations] {
+            let refused = edit(json!(1)).at(&pointer, &Value::Null).unwrap_err();
+            assert!(refused.to_string().contains("keys deep"));
+        }
+        let there = Edit::Merge(json!(1)).at("/a/b", &Value::Null).unwrap();
+        assert_eq!(there, Edit::Merge(json!({ "a": { "b": 1 } })));
+    }
+
+    #[test]
+    fn an_operation_that_does_not_fit_is_named_by_its_number() {
+        let why = refused(json!([
+            {"op": "add", "path": "/c", "value": 1}, {"op": "remove", "path": "/d"}
+        ]));
+        assert!(why.contains("operation 1"), "{why}");
+    }
 }

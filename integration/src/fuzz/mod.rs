@@ -1,5 +1,5 @@
 //! What the fuzz targets run: any octets become input of a parser or a sequence of calls of a protocol
-//! function, and what must always hold is asserted. The targets themselves, for `cargo fuzz`, are in
+//! function, and what must always hold is asserted. The targets themselves, for `make fuzz`, are in
 //! `integration/fuzz`; here a test runs each on random octets for a while.
 
 #![allow(
@@ -9,11 +9,14 @@
 
 pub mod collect;
 pub mod document;
+pub mod fleet;
 pub mod ipfix;
+pub mod lldp;
 pub mod protocol;
 mod reader;
 pub mod receiver;
 mod repairs;
+pub mod rest;
 mod said;
 pub mod sender;
 pub mod wire;
@@ -111,6 +114,21 @@ mod tests {
     #[test]
     fn lines_of_the_local_protocol_of_any_octets() {
         assert!(run(60, super::protocol::line) > 20);
+    }
+
+    #[test]
+    fn bodies_of_requests_of_any_octets() {
+        assert!(run(400, super::rest::body) > 20);
+    }
+
+    #[test]
+    fn lldp_frames_of_any_octets() {
+        assert!(run(400, super::lldp::frame) > 20);
+    }
+
+    #[test]
+    fn answers_of_etcd_of_any_octets() {
+        assert!(run(400, super::fleet::answers) > 20);
     }
 
     // shows: CREM-ARCH-01, CREM-CC-02, CREM-FEC-06, CREM-RSP-02, CREM-RSP-07, CREM-OPS-02

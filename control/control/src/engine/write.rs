@@ -28,7 +28,7 @@ impl Core {
             .may_begin(request.window_ms)
             .map_err(|refusal| self.refuse(refusal))?;
         self.check_expected(request.expected.as_deref())?;
-        let edit = self.resolve(request.edit.clone(), &request.pointer);
+        let edit = self.resolve(request.edit.clone(), &request.pointer)?;
         let base = Base {
             value: &self.value,
             document: self.document.as_deref(),
@@ -42,8 +42,9 @@ impl Core {
         self.carry_out(&request, planned)
     }
 
-    fn resolve(&self, edit: Edit, pointer: &str) -> Edit {
-        edit.at(pointer, &self.value)
+    fn resolve(&self, edit: Edit, pointer: &str) -> Result<Edit, Box<Problem>> {
+        let edit = edit.at(pointer, &self.value);
+        edit.map_err(problem::invalid)
     }
 
     /// The answer to the same request, if it came before and its client did not get it.

@@ -154,6 +154,9 @@ impl Gateway {
             None => table("socket", self.socket.display().to_string().into()),
         };
         all.insert("status".into(), status);
+        // Captures are written there, and a data plane writes nowhere but where its bootstrap says.
+        let state = api::state(self.host, &self.folder).display().to_string();
+        all.insert("control".into(), table("state", state.into()));
         if let Some(control) = &self.control {
             all.insert("control".into(), control.table().into());
         }

@@ -83,7 +83,7 @@ pub(crate) struct ControlProcess {
 }
 
 /// Directory of the history of a gateway.
-fn state(host: Host, folder: &Path) -> PathBuf {
+pub(crate) fn state(host: Host, folder: &Path) -> PathBuf {
     folder.join(format!("{}-state", gateway_name(host)))
 }
 

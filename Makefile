@@ -67,9 +67,9 @@ conformance: ## write docs/conformance.md from the register and the tests
 break-on-purpose: ## break the product on purpose in a copy of the tree; the tests have to fail (about 15 minutes)
 	cargo run --locked -q -p crem-integration --bin conformance -- break
 
-vectors: ## test vectors of the protocol documents, and that the runner sees a broken product function
-	cargo run --release --locked -q -p crem-integration --bin vectors -- integration/testdata/vectors
-	cargo test --locked -q -p crem-integration --features mutate --test vectors_mutate
+vectors: build ## test vectors of the protocol documents, and that the runner sees a broken product function
+	target/release/vectors integration/testdata/vectors
+	cargo test --locked -q -p crem-integration --no-default-features --features mutate --test vectors_mutate
 
 SEEDS ?= 200
 # From 200 seeds on, everything that can occur has to.
@@ -103,8 +103,8 @@ bench-dataplane: ## what a packet costs the pipeline of the data plane on one co
 	cargo build --release --locked -q -p crem-bench-dataplane
 	integration/scripts/with-hugepages 2400 target/release/bench-dataplane --check
 
-restore: ## restore every request packet of the captures
-	cargo run --release --locked -q -p crem-integration --bin restore -- integration/testdata/captures/*.pcap.gz
+restore: build ## restore every request packet of the captures
+	target/release/restore integration/testdata/captures/*.pcap.gz
 
 ipfix: build ## IPFIX of every capture through a strict check and the collectors of Debian; export and collect against bad peers
 	python3 -B integration/ipfix/test_check.py -q

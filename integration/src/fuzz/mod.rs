@@ -9,13 +9,16 @@
 
 pub mod collect;
 pub mod document;
+#[cfg(feature = "control")]
 pub mod fleet;
 pub mod ipfix;
+#[cfg(feature = "control")]
 pub mod lldp;
 pub mod protocol;
 mod reader;
 pub mod receiver;
 mod repairs;
+#[cfg(feature = "control")]
 pub mod rest;
 mod said;
 pub mod sender;
@@ -116,16 +119,19 @@ mod tests {
         assert!(run(60, super::protocol::line) > 20);
     }
 
+    #[cfg(feature = "control")]
     #[test]
     fn bodies_of_requests_of_any_octets() {
         assert!(run(400, super::rest::body) > 20);
     }
 
+    #[cfg(feature = "control")]
     #[test]
     fn lldp_frames_of_any_octets() {
         assert!(run(400, super::lldp::frame) > 20);
     }
 
+    #[cfg(feature = "control")]
     #[test]
     fn answers_of_etcd_of_any_octets() {
         assert!(run(400, super::fleet::answers) > 20);

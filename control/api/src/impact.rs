@@ -42,10 +42,10 @@ const PLACES: &[(&str, Impact)] = &[
     ("/segments/*/control_frames", Impact::Hot),
     ("/segments/*/on_failure", Impact::Hot),
     ("/segments/*/link_propagation", Impact::Hot),
-    // Not the relay, which is claimed at the start.
     // Of a kernel interface; a device of our own gets its link when it is opened, see `impact`.
     ("/segments/*/lan_link", Impact::Hot),
     ("/segments/*/wan_link", Impact::Hot),
+    // Not the relay, which is claimed at the start.
     ("/segments/*/bypass/duration_s", Impact::Hot),
     ("/segments/*/bypass/reason", Impact::Hot),
     // Tables are made for as many flows.

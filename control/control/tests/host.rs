@@ -486,5 +486,16 @@ fn links_of_ports_become_what_the_document_says_as_far_as_drivers_can() {
         until("the other speed", &control, "/v1/state/ports", |l| {
             lan(l)["link"]["speed_mbit"] == 40000 && lan(l)["not_applied"] == json!([])
         });
+        // Taken back, changed by somebody, and said once more, it is set once more.
+        put(&control, &document(32), "");
+        std::thread::sleep(Duration::from_millis(500));
+        let done = Command::new("ethtool")
+            .args(["-s", "lan0", "speed", "10000", "duplex", "full"])
+            .status();
+        assert!(done.unwrap().success());
+        put(&control, &wanted, "");
+        until("the speed once more", &control, "/v1/state/ports", |l| {
+            lan(l)["link"]["speed_mbit"] == 40000
+        });
     });
 }

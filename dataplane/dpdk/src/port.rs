@@ -349,22 +349,40 @@ impl Inner {
     }
 
     fn start(&self, info: &dpdk_sys::rte_eth_dev_info, pool: &Mempool) -> Result<(), Error> {
-        self.configure(info)?;
-        self.set_up_queues(pool)?;
-        // SAFETY: takes a number; the port is configured and stopped.
-        self.call("rte_eth_dev_start", |id| unsafe {
-            dpdk_sys::rte_eth_dev_start(id)
-        })?;
+        let speeds = self.link_speeds(info.speed_capa);
+        let refused = self.start_with(info, pool, speeds);
+        // Some drivers refuse the whole port for a speed that they list: then it runs with the device's own.
+        if let Err(error) = refused {
+            if speeds == 0 {
+                return Err(error);
+            }
+            self.not_applied(format!("speed_mbit: {error}"));
+            self.start_with(info, pool, 0)?;
+        }
         self.settle_link();
         self.set_promiscuous(self.config.promiscuous)
     }
 
+    fn start_with(
+        &self,
+        info: &dpdk_sys::rte_eth_dev_info,
+        pool: &Mempool,
+        link_speeds: u32,
+    ) -> Result<(), Error> {
+        self.configure(info, link_speeds)?;
+        self.set_up_queues(pool)?;
+        // SAFETY: takes a number; the port is configured and stopped.
+        self.call("rte_eth_dev_start", |id| unsafe {
+            dpdk_sys::rte_eth_dev_start(id)
+        })
+    }
+
     /// No receive offloads (a VLAN tag stays in the frame); chains where the driver can send them; never
     /// the fast free, which must not be used on packets that are held.
-    fn configure(&self, info: &dpdk_sys::rte_eth_dev_info) -> Result<(), Error> {
+    fn configure(&self, info: &dpdk_sys::rte_eth_dev_info, link_speeds: u32) -> Result<(), Error> {
         let mut conf = dpdk_sys::rte_eth_conf::default();
         conf.txmode.offloads = used_offloads(info);
-        conf.link_speeds = self.link_speeds(info.speed_capa);
+        conf.link_speeds = link_speeds;
         // Zero leaves the driver's own.
         conf.rxmode.mtu = u32::from(self.config.mtu.unwrap_or(0));
         let (rx, tx) = (self.config.rx_queues, self.config.tx_queues);

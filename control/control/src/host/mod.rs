@@ -218,6 +218,7 @@ impl Follower {
         // Drivers take their time.
         let settled = tokio::task::spawn_blocking(move || {
             let mut links = links.lock().unwrap_or_else(PoisonError::into_inner);
+            links.settle_only(wanted.iter().map(|(name, ..)| name.as_str()));
             let settle = |(name, index, link): (String, u32, LinkSettings)| {
                 let (done, otherwise) = links.settle(&name, index, &link);
                 (name, done, otherwise)

@@ -68,9 +68,19 @@ impl Links {
             }
         }
         let mut otherwise = settings::different(&ethtool.link(interface), wanted);
+        if !done.is_empty() {
+            // It comes up anew, and says what it became at the next look only.
+            otherwise.retain(|what| !what.starts_with("speed_mbit"));
+        }
         otherwise.extend(failed);
         self.told.insert(interface.to_owned(), said);
         (done, otherwise)
+    }
+
+    /// Forgets what drivers were told of other interfaces than these: said again it is new.
+    pub fn settle_only<'a>(&mut self, interfaces: impl Iterator<Item = &'a str>) {
+        let named: std::collections::BTreeSet<&str> = interfaces.collect();
+        self.told.retain(|name, _| named.contains(name.as_str()));
     }
 
     fn way(&mut self) -> Result<&mut Ethtool, String> {

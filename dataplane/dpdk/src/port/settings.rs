@@ -71,7 +71,7 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn not_applied(&self, what: String) {
+    pub(super) fn not_applied(&self, what: String) {
         self.problems().push(what);
     }
 

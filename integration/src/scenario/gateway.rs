@@ -154,9 +154,6 @@ impl Gateway {
             None => table("socket", self.socket.display().to_string().into()),
         };
         all.insert("status".into(), status);
-        // Captures are written there, and a data plane writes nowhere but where its bootstrap says.
-        let state = api::state(self.host, &self.folder).display().to_string();
-        all.insert("control".into(), table("state", state.into()));
         if let Some(control) = &self.control {
             all.insert("control".into(), control.table().into());
         }
@@ -217,6 +214,11 @@ impl Gateway {
         let mut command = world.command(Place::Gateway(self.host), &programs.gateway);
         command.arg("dataplane");
         command.arg("--config").arg(self.bootstrap());
+        // Captures are written there, and a data plane writes nowhere but where it is told. One of another version may
+        // not know the key, and would refuse it.
+        if programs.gateway == programs.control {
+            command.env("CREM_CONTROL__STATE", api::state(self.host, &self.folder));
+        }
         // With a control process: what that one confirmed.
         if self.api.is_some() {
             command

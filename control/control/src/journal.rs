@@ -41,6 +41,8 @@ const WARNINGS: &[&str] = &[
     "enrolled",
     "interface_removed",
     "link_down",
+    "link_not_set",
+    "names_failed",
 ];
 
 fn log(kind: &str, text: &str, revision: Option<u64>) {

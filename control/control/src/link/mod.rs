@@ -19,13 +19,23 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Interfaces whose answers are kept.
 const MAX_KEPT: usize = 64;
 
+/// What a driver was told last.
+#[derive(Debug)]
+struct Told {
+    /// Of which interface, by its number.
+    index: u32,
+    wanted: LinkSettings,
+    /// What it refused, and why.
+    refused: Vec<String>,
+}
+
 /// Asks drivers, and keeps the answers for a moment.
 #[derive(Debug, Default)]
 pub struct Links {
     ethtool: Option<Ethtool>,
     kept: std::collections::BTreeMap<String, (Instant, PortLink)>,
-    /// What drivers were told last, and of which interface by its number.
-    told: std::collections::BTreeMap<String, (u32, LinkSettings)>,
+    /// What drivers were told last, by interface.
+    told: std::collections::BTreeMap<String, Told>,
 }
 
 impl Links {
@@ -53,27 +63,37 @@ impl Links {
         index: u32,
         wanted: &LinkSettings,
     ) -> (Vec<String>, Vec<String>) {
-        let said = (index, wanted.clone());
-        let anew = self.told.get(interface) != Some(&said);
+        let before = self.told.remove(interface);
+        let before = before.filter(|told| told.index == index && told.wanted == *wanted);
         let ethtool = match self.way() {
             Ok(ethtool) => ethtool,
             Err(error) => return (Vec::new(), vec![error]),
         };
         let link = ethtool.link(interface);
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
-        for step in settings::steps(&link, wanted).into_iter().filter(|_| anew) {
-            match ethtool.set(interface, step) {
-                Ok(()) => done.push(format!("{interface}: {}.", settings::told(step))),
-                Err(error) => failed.push(format!("{}: {error}", settings::told(step))),
+        let (mut done, mut refused) = (Vec::new(), Vec::new());
+        if let Some(before) = before {
+            refused = before.refused;
+        } else {
+            for step in settings::steps(&link, wanted) {
+                match ethtool.set(interface, step) {
+                    Ok(()) => done.push(format!("{interface}: {}.", settings::told(step))),
+                    Err(error) => refused.push(format!("{}: {error}", settings::told(step))),
+                }
             }
         }
-        let mut otherwise = settings::different(&ethtool.link(interface), wanted);
+        let mut known = wanted.clone();
         if !done.is_empty() {
-            // It comes up anew, and says what it became at the next look only.
-            otherwise.retain(|what| !what.starts_with("speed_mbit"));
+            // It comes up anew, and says at the next look only how fast it is.
+            known.speed_mbit = None;
         }
-        otherwise.extend(failed);
-        self.told.insert(interface.to_owned(), said);
+        let mut otherwise = settings::different(&ethtool.link(interface), &known);
+        otherwise.extend(refused.iter().cloned());
+        let told = Told {
+            index,
+            wanted: wanted.clone(),
+            refused,
+        };
+        self.told.insert(interface.to_owned(), told);
         (done, otherwise)
     }
 

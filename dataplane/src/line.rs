@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crem_api::state::PortStatus;
 use crem_api::{Device as Wanted, Inband as InbandConfig, LinkFec, LinkSettings, MacAddr, Mode};
 use crem_api::{Segment as SegmentConfig, SegmentId, Side as ConfigSide};
 use crem_core::config::CoreConfig;
@@ -11,7 +12,7 @@ use crem_core::time::Instant;
 use crem_dpdk::{Eal, Mempool, Port, PortConfig, iface};
 use crem_fec::Engine;
 
-use crate::aux::{KernelStation, LinkSwitch, PortFacts, interface_name};
+use crate::aux::{KernelStation, LinkSwitch, interface_name};
 use crate::buffer::Platform;
 use crate::classify::{Side, Station, View};
 use crate::core_config::core_config;
@@ -45,7 +46,7 @@ pub(crate) struct Made {
     /// Switches the links of the LAN and the WAN port.
     pub(crate) links: [LinkSwitch; 2],
     /// What the status says of the LAN and the WAN port.
-    pub(crate) facts: [PortFacts; 2],
+    pub(crate) ports: [PortStatus; 2],
 }
 
 /// Makes segments.
@@ -74,10 +75,10 @@ impl Maker<'_> {
         let mut relays = Relays::new();
         let lan = port_name(number, "lan", &config.lan);
         let own = (&config.lan, mtus.0, &config.lan_link);
-        let (lan, lan_link, lan_facts) = self.ways(&lan, own, Side::Lan, &mut relays)?;
+        let (lan, lan_link, lan_port) = self.ways(&lan, own, Side::Lan, &mut relays)?;
         let wan = port_name(number, "wan", &config.wan);
         let own = (&config.wan, mtus.1, &config.wan_link);
-        let (wan, wan_link, wan_facts) = self.ways(&wan, own, Side::Wan, &mut relays)?;
+        let (wan, wan_link, wan_port) = self.ways(&wan, own, Side::Wan, &mut relays)?;
         let view = view(id, config, mtus);
         let mut kernel = None;
         let mut tap = None;
@@ -118,7 +119,7 @@ impl Maker<'_> {
             segments,
             station: kernel,
             links: [lan_link, wan_link],
-            facts: [lan_facts, wan_facts],
+            ports: [lan_port, wan_port],
         })
     }
 
@@ -129,7 +130,7 @@ impl Maker<'_> {
         (device, mtu, link): (&Wanted, u32, &LinkSettings),
         side: Side,
         relays: &mut Relays,
-    ) -> Result<(Vec<Way>, LinkSwitch, PortFacts), Failure> {
+    ) -> Result<(Vec<Way>, LinkSwitch, PortStatus), Failure> {
         let queues = match device {
             Wanted::Interface(_) => self.interface_queues,
             Wanted::Xdp(_) | Wanted::Pci(_) | Wanted::Vdev(_) => {
@@ -154,7 +155,7 @@ impl Maker<'_> {
             ..PortConfig::default()
         };
         let port = Arc::new(Port::open(self.eal, name, &config, self.pool)?);
-        let facts = port_facts(name, &port)?;
+        let opened = opened(name, &port)?;
         let way = |worker| {
             if worker < queues {
                 return Device::queue(&port, worker).map(Outlet::Queue);
@@ -164,7 +165,7 @@ impl Maker<'_> {
             Ok(relay)
         };
         let ways: Result<Vec<Way>, _> = (0..self.workers).map(way).collect();
-        Ok((ways?, link_switch(device, &port), facts))
+        Ok((ways?, link_switch(device, &port), opened))
     }
 
     fn tap(&self, number: usize) -> Result<Way, Failure> {
@@ -238,18 +239,19 @@ fn own_link(device: &Wanted, link: &LinkSettings) -> crem_dpdk::LinkSettings {
 }
 
 /// What the status says of an open port.
-fn port_facts(name: &str, port: &Port) -> Result<PortFacts, crem_dpdk::Error> {
+fn opened(name: &str, port: &Port) -> Result<PortStatus, crem_dpdk::Error> {
     let info = port.info()?;
     let link_not_applied = port.link_not_applied();
     for what in &link_not_applied {
         tracing::warn!(port = name, "not as the document says: {what}");
     }
-    Ok(PortFacts {
+    Ok(PortStatus {
         driver: info.driver,
         numa_node: info.socket,
         offloads: info.offloads,
         offloads_used: info.offloads_used,
         link_not_applied,
+        ..PortStatus::default()
     })
 }
 

@@ -186,7 +186,7 @@ fn serve(
         stations.extend(made.station);
         switches.push(made.links);
         about.segments.push(AboutSegment {
-            ports: made.facts,
+            ports: made.ports,
             ..describe(id, config, mtus)
         });
     }

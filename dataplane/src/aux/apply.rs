@@ -330,13 +330,19 @@ impl Applier {
     }
 
     fn tell(&self, ports: &Ports) {
-        let segments = self.running.segments.iter().enumerate();
-        let segments = segments.map(|(n, (id, s))| {
-            let mut about = describe(id, s, ports.mtus(n));
-            self.complete(n, &mut about);
-            about
-        });
+        let describe =
+            |(n, ((id, s), before)): (usize, ((&SegmentId, &Segment), &AboutSegment))| {
+                let mut about = AboutSegment {
+                    // They stay open.
+                    ports: before.ports.clone(),
+                    ..describe(id, s, ports.mtus(n))
+                };
+                self.complete(n, &mut about);
+                about
+            };
         self.about.send_modify(|about| {
+            let segments = self.running.segments.iter().zip(&about.segments);
+            let segments = segments.enumerate().map(describe);
             *about = Arc::new(About {
                 version: about.version.clone(),
                 instance: about.instance.clone(),
@@ -436,11 +442,13 @@ mod tests {
                 room: ports.room,
                 known: Known::new(),
             };
+            let mut opened = AboutSegment::default();
+            opened.ports[0].driver = "net_x".to_owned();
             let about = About {
                 version: String::new(),
                 instance: String::new(),
                 revision: None,
-                segments: vec![AboutSegment::default(); 2],
+                segments: vec![opened; 2],
                 confinement: crem_api::Confinement::default(),
             };
             let orders = vec![orders];
@@ -511,7 +519,10 @@ mod tests {
         let running = rig.applier.running();
         assert_eq!((running.generation, running.revision), (1, Some(3)));
         assert_eq!(running.document, value("1e-6", "1e-7"));
-        assert_eq!(rig.applier.about().borrow().revision, Some(3));
+        let about = Arc::clone(&rig.applier.about().borrow());
+        assert_eq!(about.revision, Some(3));
+        // What their drivers said when they were opened holds on.
+        assert!(about.segments.iter().all(|s| s.ports[0].driver == "net_x"));
     }
 
     /// What one order of one segment says.

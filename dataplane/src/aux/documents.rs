@@ -45,8 +45,9 @@ pub struct AboutSegment {
     pub lan: (String, u32),
     /// WAN device and MTU.
     pub wan: (String, u32),
-    /// What the drivers of both said when they were opened, LAN first.
-    pub ports: [PortFacts; 2],
+    /// What the drivers of both said when they were opened, LAN first; the rest of the status is filled in when it is
+    /// asked for.
+    pub ports: [PortStatus; 2],
     /// In-band station.
     pub inband: Option<InbandStatus>,
     /// Configured peers.
@@ -59,21 +60,6 @@ pub struct AboutSegment {
     pub on_failure: FailureStatus,
     /// Why the mode in force is not the document's.
     pub off_reason: Option<&'static str>,
-}
-
-/// What a driver says of a port that was opened.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PortFacts {
-    /// Its name.
-    pub driver: String,
-    /// NUMA node of the device, where known.
-    pub numa_node: Option<u16>,
-    /// Offloads that it has.
-    pub offloads: Vec<String>,
-    /// Those that are used.
-    pub offloads_used: Vec<String>,
-    /// What it did not do of what the document says of the link, and why.
-    pub link_not_applied: Vec<String>,
 }
 
 /// The answer to a request.
@@ -120,17 +106,13 @@ fn status(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> St
 }
 
 fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> SegmentStatus {
-    let [lan_facts, wan_facts] = &about.ports;
-    let port = |(device, mtu): &(String, u32), facts: &PortFacts, link_up, side| PortStatus {
+    let [lan, wan] = &about.ports;
+    let port = |(device, mtu): &(String, u32), opened: &PortStatus, link_up, side| PortStatus {
         device: device.clone(),
         link_up,
         induced_down: s.held_down == Some(side),
         mtu: *mtu,
-        driver: facts.driver.clone(),
-        numa_node: facts.numa_node,
-        offloads: facts.offloads.clone(),
-        offloads_used: facts.offloads_used.clone(),
-        link_not_applied: facts.link_not_applied.clone(),
+        ..opened.clone()
     };
     let mut peers: BTreeMap<IpAddr, PeerStatus> = about
         .peers
@@ -154,8 +136,8 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
             }
         }),
         on_failure: about.on_failure.clone(),
-        lan: port(&about.lan, lan_facts, s.lan_up, Side::Lan),
-        wan: port(&about.wan, wan_facts, s.wan_up, Side::Wan),
+        lan: port(&about.lan, lan, s.lan_up, Side::Lan),
+        wan: port(&about.wan, wan, s.wan_up, Side::Wan),
         inband: about.inband.clone(),
         peers,
         loops: snapshot.loops,

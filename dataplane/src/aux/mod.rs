@@ -45,7 +45,7 @@ use watchdog::Watchdog;
 
 pub use apply::{Applier, OrderEnds, Started};
 pub use boxes::Now;
-pub use documents::{About, AboutSegment, PortFacts};
+pub use documents::{About, AboutSegment};
 pub use kernel::interface_name;
 pub use links::LinkSwitch;
 pub use ports::PortInterface;

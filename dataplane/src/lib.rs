@@ -48,6 +48,7 @@ pub mod snapshot;
 pub mod start;
 pub mod team;
 pub mod times;
+mod told;
 pub mod tx;
 mod watch;
 pub mod worker;

@@ -12,7 +12,7 @@ use crem_core::time::Instant;
 use crem_dpdk::{Eal, Mempool, Port, PortConfig, iface};
 use crem_fec::Engine;
 
-use crate::aux::{KernelStation, LinkSwitch, interface_name};
+use crate::aux::{KernelStation, LinkReader, LinkSwitch, interface_name};
 use crate::buffer::Platform;
 use crate::classify::{Side, Station, View};
 use crate::core_config::core_config;
@@ -26,6 +26,7 @@ use crate::rate::WanRate;
 use crate::segment::{Parts, Segment};
 use crate::start::{Failure, port_name, tap_name};
 use crate::team::{Outlet, Place, Relayed, Takes, Teams, relay, teams};
+use crate::told;
 
 /// What the tap driver takes at most; CREM's own packets do not go through it.
 const TAP_MTU: u32 = 1500;
@@ -45,8 +46,17 @@ pub(crate) struct Made {
     pub(crate) station: Option<KernelStation>,
     /// Switches the links of the LAN and the WAN port.
     pub(crate) links: [LinkSwitch; 2],
+    /// Ask the drivers of both.
+    pub(crate) drivers: [LinkReader; 2],
     /// What the status says of the LAN and the WAN port.
     pub(crate) ports: [PortStatus; 2],
+}
+
+/// What the auxiliary thread has of a port.
+struct Opened {
+    switch: LinkSwitch,
+    driver: LinkReader,
+    status: PortStatus,
 }
 
 /// Makes segments.
@@ -75,10 +85,10 @@ impl Maker<'_> {
         let mut relays = Relays::new();
         let lan = port_name(number, "lan", &config.lan);
         let own = (&config.lan, mtus.0, &config.lan_link);
-        let (lan, lan_link, lan_port) = self.ways(&lan, own, Side::Lan, &mut relays)?;
+        let (lan, lan_port) = self.ways(&lan, own, Side::Lan, &mut relays)?;
         let wan = port_name(number, "wan", &config.wan);
         let own = (&config.wan, mtus.1, &config.wan_link);
-        let (wan, wan_link, wan_port) = self.ways(&wan, own, Side::Wan, &mut relays)?;
+        let (wan, wan_port) = self.ways(&wan, own, Side::Wan, &mut relays)?;
         let view = view(id, config, mtus);
         let mut kernel = None;
         let mut tap = None;
@@ -118,8 +128,9 @@ impl Maker<'_> {
         Ok(Made {
             segments,
             station: kernel,
-            links: [lan_link, wan_link],
-            ports: [lan_port, wan_port],
+            links: [lan_port.switch, wan_port.switch],
+            drivers: [lan_port.driver, wan_port.driver],
+            ports: [lan_port.status, wan_port.status],
         })
     }
 
@@ -130,7 +141,7 @@ impl Maker<'_> {
         (device, mtu, link): (&Wanted, u32, &LinkSettings),
         side: Side,
         relays: &mut Relays,
-    ) -> Result<(Vec<Way>, LinkSwitch, PortStatus), Failure> {
+    ) -> Result<(Vec<Way>, Opened), Failure> {
         let queues = match device {
             Wanted::Interface(_) => self.interface_queues,
             Wanted::Xdp(_) | Wanted::Pci(_) | Wanted::Vdev(_) => {
@@ -155,7 +166,11 @@ impl Maker<'_> {
             ..PortConfig::default()
         };
         let port = Arc::new(Port::open(self.eal, name, &config, self.pool)?);
-        let opened = opened(name, &port)?;
+        let opened = Opened {
+            switch: link_switch(device, &port),
+            driver: link_reader(&port),
+            status: told::opened(name, &port, self.pool)?,
+        };
         let way = |worker| {
             if worker < queues {
                 return Device::queue(&port, worker).map(Outlet::Queue);
@@ -165,7 +180,7 @@ impl Maker<'_> {
             Ok(relay)
         };
         let ways: Result<Vec<Way>, _> = (0..self.workers).map(way).collect();
-        Ok((ways?, link_switch(device, &port), opened))
+        Ok((ways?, opened))
     }
 
     fn tap(&self, number: usize) -> Result<Way, Failure> {
@@ -238,23 +253,6 @@ fn own_link(device: &Wanted, link: &LinkSettings) -> crem_dpdk::LinkSettings {
     }
 }
 
-/// What the status says of an open port.
-fn opened(name: &str, port: &Port) -> Result<PortStatus, crem_dpdk::Error> {
-    let info = port.info()?;
-    let link_not_applied = port.link_not_applied();
-    for what in &link_not_applied {
-        tracing::warn!(port = name, "not as the document says: {what}");
-    }
-    Ok(PortStatus {
-        driver: info.driver,
-        numa_node: info.socket,
-        offloads: info.offloads,
-        offloads_used: info.offloads_used,
-        link_not_applied,
-        ..PortStatus::default()
-    })
-}
-
 /// Switches the link of a port: a kernel interface by its flags, any other by its driver.
 fn link_switch(device: &Wanted, port: &Arc<Port>) -> LinkSwitch {
     match device {
@@ -271,6 +269,12 @@ fn link_switch(device: &Wanted, port: &Arc<Port>) -> LinkSwitch {
             })
         }
     }
+}
+
+/// Asks the driver of a port.
+fn link_reader(port: &Arc<Port>) -> LinkReader {
+    let port = Arc::downgrade(port);
+    Box::new(move || Some(told::link_layer(&port.upgrade()?.link_told())))
 }
 
 fn kernel_station(

@@ -166,7 +166,7 @@ fn serve(
         segments: Vec::new(),
         confinement: Confinement::default(),
     };
-    let (mut stations, mut switches) = (Vec::new(), Vec::new());
+    let (mut stations, mut switches, mut drivers) = (Vec::new(), Vec::new(), Vec::new());
     let make = Maker {
         eal,
         pool,
@@ -185,6 +185,7 @@ fn serve(
         }
         stations.extend(made.station);
         switches.push(made.links);
+        drivers.push(made.drivers);
         about.segments.push(AboutSegment {
             ports: made.ports,
             ..describe(id, config, mtus)
@@ -222,6 +223,7 @@ fn serve(
         ),
         ports: interfaces,
         links: switches,
+        drivers,
         stations,
         affinity: eal.original_affinity(),
         on_ready: options.on_ready,

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Confinement;
 
+mod port;
+
+pub use port::{FecOffer, LinkLayer, PortQueues, PortStatus, QueueKind};
+
 /// Counters of one group by name. The names are listed in `docs/configuration.md`.
 pub type Named = BTreeMap<String, u64>;
 
@@ -116,36 +120,6 @@ pub struct FailureStatus {
     pub wanted: String,
     /// What will happen: without a relay always `block`.
     pub in_effect: String,
-}
-
-/// One port.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct PortStatus {
-    /// Interface, PCI address or virtual device.
-    pub device: String,
-    /// Whether the link is up.
-    pub link_up: bool,
-    /// Whether it is held down because the other port's link is.
-    #[serde(default)]
-    pub induced_down: bool,
-    /// Largest IP packet the port takes, octets; 0 if unknown.
-    pub mtu: u32,
-    /// DPDK's driver.
-    #[serde(default)]
-    pub driver: String,
-    /// NUMA node of the device, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub numa_node: Option<u16>,
-    /// Offloads that the driver has, by DPDK's names, with `rx_` or `tx_` in front.
-    #[serde(default)]
-    pub offloads: Vec<String>,
-    /// Those of them that are used.
-    #[serde(default)]
-    pub offloads_used: Vec<String>,
-    /// What the document says of the link and the driver did not do, and why.
-    #[serde(default)]
-    pub link_not_applied: Vec<String>,
 }
 
 /// The in-band address.

@@ -138,6 +138,83 @@ int shim_eth_pause(uint16_t port, uint8_t priority, uint32_t high, uint32_t low,
 	return rte_eth_dev_priority_flow_ctrl_set(port, &conf);
 }
 
+int shim_eth_flow_control(uint16_t port, uint32_t *mode)
+{
+	struct rte_eth_fc_conf conf = { 0 };
+	int ret = rte_eth_dev_flow_ctrl_get(port, &conf);
+
+	*mode = conf.mode;
+	return ret;
+}
+
+int shim_eth_pfc_by_queue(uint16_t port)
+{
+	struct rte_eth_pfc_queue_info info = { 0 };
+
+	return rte_eth_dev_priority_flow_ctrl_queue_info_get(port, &info);
+}
+
+int shim_eth_fec_in_force(uint16_t port, uint32_t *mask)
+{
+	*mask = 0;
+	return rte_eth_fec_get(port, mask);
+}
+
+int shim_eth_fec_offered(uint16_t port, struct shim_fec_offer *offers)
+{
+	struct rte_eth_fec_capa capa[SHIM_FEC_SPEEDS] = { 0 };
+	int n = rte_eth_fec_get_capability(port, NULL, 0);
+
+	if (n <= 0)
+		return n;
+	if (n > SHIM_FEC_SPEEDS)
+		return -ENOSPC;
+	n = rte_eth_fec_get_capability(port, capa, SHIM_FEC_SPEEDS);
+	for (int i = 0; i < n && i < SHIM_FEC_SPEEDS; i++) {
+		offers[i].mbps = capa[i].speed;
+		offers[i].mask = capa[i].capa;
+	}
+	return n;
+}
+
+int shim_eth_descriptors(uint16_t port, int transmit, uint16_t *count)
+{
+	struct rte_eth_rxq_info rx = { 0 };
+	struct rte_eth_txq_info tx = { 0 };
+	int ret = transmit ? rte_eth_tx_queue_info_get(port, 0, &tx)
+			   : rte_eth_rx_queue_info_get(port, 0, &rx);
+
+	*count = transmit ? tx.nb_desc : rx.nb_desc;
+	return ret;
+}
+
+static void add_node(uint64_t *nodes, const void *at)
+{
+	const struct rte_memseg *seg = rte_mem_virt2memseg(at, NULL);
+
+	if (seg != NULL && seg->socket_id >= 0 && seg->socket_id < 64)
+		*nodes |= UINT64_C(1) << seg->socket_id;
+}
+
+static void add_nodes(struct rte_mempool *pool, void *nodes, struct rte_mempool_memhdr *chunk,
+		      unsigned int index)
+{
+	(void)pool;
+	(void)index;
+	if (chunk->len == 0)
+		return;
+	add_node(nodes, chunk->addr);
+	add_node(nodes, (const char *)chunk->addr + chunk->len - 1);
+}
+
+uint64_t shim_mempool_nodes(struct rte_mempool *pool)
+{
+	uint64_t nodes = 0;
+
+	rte_mempool_mem_iter(pool, add_nodes, &nodes);
+	return nodes;
+}
+
 int shim_log_to(shim_log_write write)
 {
 	cookie_io_functions_t io = { .write = write };

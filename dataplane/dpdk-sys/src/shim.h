@@ -57,6 +57,12 @@ static const uint32_t SHIM_FEC_NONE = RTE_ETH_FEC_MODE_CAPA_MASK(NOFEC);
 static const uint32_t SHIM_FEC_AUTO = RTE_ETH_FEC_MODE_CAPA_MASK(AUTO);
 static const uint32_t SHIM_FEC_BASE_R = RTE_ETH_FEC_MODE_CAPA_MASK(BASER);
 static const uint32_t SHIM_FEC_RS = RTE_ETH_FEC_MODE_CAPA_MASK(RS);
+/* Newer releases have LLRS as the next one. */
+static const uint32_t SHIM_FEC_LLRS = RTE_ETH_FEC_MODE_CAPA_MASK(RS) << 1;
+static const uint32_t SHIM_FC_NONE = RTE_ETH_FC_NONE;
+static const uint32_t SHIM_FC_RX_PAUSE = RTE_ETH_FC_RX_PAUSE;
+static const uint32_t SHIM_FC_TX_PAUSE = RTE_ETH_FC_TX_PAUSE;
+static const uint32_t SHIM_FC_FULL = RTE_ETH_FC_FULL;
 /* What spreads packets over queues by their addresses alone, whatever is above IP. */
 static const uint64_t SHIM_RSS_ADDRESSES = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 |
 	RTE_ETH_RSS_NONFRAG_IPV4_OTHER | RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_FRAG_IPV6 |
@@ -93,6 +99,27 @@ int shim_eth_link(uint16_t port, uint32_t *mbps, int *up);
 int shim_eth_fec(uint16_t port, uint32_t mask);
 /* Pause frames for one priority, sent when the receive buffer holds `high` KiB and until it holds `low`. */
 int shim_eth_pause(uint16_t port, uint8_t priority, uint32_t high, uint32_t low, uint16_t quanta);
+
+/* How a device pauses the whole link now, as SHIM_FC_*. */
+int shim_eth_flow_control(uint16_t port, uint32_t *mode);
+/* Not negative where pauses by priority are offered by receive queue. Changes nothing. */
+int shim_eth_pfc_by_queue(uint16_t port);
+/* FEC of the link now, as a mask of SHIM_FEC_*. */
+int shim_eth_fec_in_force(uint16_t port, uint32_t *mask);
+
+/* Speeds that a device may offer FEC at; there are less than that. */
+#define SHIM_FEC_SPEEDS 32
+struct shim_fec_offer {
+	uint32_t mbps;
+	uint32_t mask;
+};
+/* Fills up to SHIM_FEC_SPEEDS entries and returns how many. */
+int shim_eth_fec_offered(uint16_t port, struct shim_fec_offer *offers);
+
+/* Descriptors of the first queue of one direction. The queue must have been set up. */
+int shim_eth_descriptors(uint16_t port, int transmit, uint16_t *count);
+/* NUMA nodes that a pool's memory is on, one bit each, as EAL notes them. */
+uint64_t shim_mempool_nodes(struct rte_mempool *pool);
 
 /*
  * Sends DPDK's log to `write` instead of stdout and syslog. `write` gets whole messages (DPDK

@@ -69,7 +69,10 @@ pub use lcore::{LcoreGuard, Registrar};
 pub use log::{LogLevel, LogSink};
 pub use mbuf::{HEADROOM, Mbuf, MbufError};
 pub use mempool::{Mempool, MempoolConfig};
-pub use port::{Link, LinkFec, LinkSettings, Pause, Port, PortConfig, PortInfo, PortStats};
+pub use port::{
+    FecAt, FecKinds, FlowControl, Link, LinkFec, LinkSettings, LinkTold, Pause, Port, PortConfig,
+    PortInfo, PortStats, PriorityFlowControl, QueuesTold, Told,
+};
 pub use queue::{RxQueue, TxQueue};
 pub use rings::Rings;
 pub use segment::Segments;

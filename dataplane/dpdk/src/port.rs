@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::eal::Eal;
 use crate::error::{DpdkLog, Errno, Error};
@@ -15,10 +15,12 @@ use crate::spread;
 mod info;
 mod link;
 mod settings;
+mod told;
 
 pub use info::PortInfo;
 pub use link::Link;
 pub use settings::{LinkFec, LinkSettings, Pause};
+pub use told::{FecAt, FecKinds, FlowControl, LinkTold, PriorityFlowControl, QueuesTold, Told};
 
 use info::{info, raw_info, used_offloads};
 
@@ -95,6 +97,10 @@ pub(crate) struct Inner {
     pub(crate) taken: Mutex<BTreeSet<(Way, u16)>>,
     /// What of the link's settings the driver did not do, and why.
     not_applied: Mutex<Vec<String>>,
+    /// Whether the device has pause frames by priority, once they were set.
+    pauses: OnceLock<bool>,
+    /// Descriptors that each receive and each transmit queue was set up with.
+    asked: OnceLock<(u16, u16)>,
     shared: Arc<Shared>,
 }
 
@@ -141,6 +147,8 @@ impl Port {
                 config: *config,
                 taken: Mutex::new(BTreeSet::new()),
                 not_applied: Mutex::default(),
+                pauses: OnceLock::new(),
+                asked: OnceLock::new(),
                 shared: Arc::clone(shared),
             }),
         };
@@ -403,6 +411,7 @@ impl Inner {
             // SAFETY: both pointers are to live locals.
             unsafe { dpdk_sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &raw mut rx, &raw mut tx) }
         })?;
+        let _ = self.asked.set((rx, tx));
         // SAFETY: takes a number; -1 (any) where unknown, which the cast below keeps as SOCKET_ID_ANY.
         let socket = unsafe { dpdk_sys::rte_eth_dev_socket_id(self.id) }.cast_unsigned();
         let default = core::ptr::null();

@@ -7,6 +7,7 @@ mod board;
 mod boxes;
 mod capture;
 mod documents;
+mod drivers;
 mod keep;
 mod kernel;
 mod links;
@@ -39,6 +40,7 @@ use crate::snapshot::{NextHop, Snapshot, Wanted};
 
 use board::Board;
 use capture::Captures;
+use drivers::Drivers;
 use links::AllLinks;
 use ports::KernelPorts;
 use watchdog::Watchdog;
@@ -46,6 +48,7 @@ use watchdog::Watchdog;
 pub use apply::{Applier, OrderEnds, Started};
 pub use boxes::Now;
 pub use documents::{About, AboutSegment};
+pub use drivers::LinkReader;
 pub use kernel::interface_name;
 pub use links::LinkSwitch;
 pub use ports::PortInterface;
@@ -115,6 +118,8 @@ pub struct Task {
     pub ports: Vec<PortInterface>,
     /// Switches the links of the LAN and WAN port of each segment.
     pub links: Vec<[LinkSwitch; 2]>,
+    /// Ask the drivers of the same ports.
+    pub drivers: Vec<[LinkReader; 2]>,
     /// In-band interfaces.
     pub stations: Vec<KernelStation>,
     /// CPUs to run on: not the worker's alone.
@@ -217,6 +222,7 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         about: about.clone(),
         applier: Arc::clone(&applier),
         captures: Arc::clone(&captures),
+        drivers: Arc::new(std::sync::Mutex::new(Drivers::new(task.drivers))),
         export: Arc::clone(&export),
         latest,
         listing,

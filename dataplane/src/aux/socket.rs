@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crem_api::capture::CaptureAsk;
@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use crate::aux::apply::Applier;
 use crate::aux::capture::Captures;
 use crate::aux::documents::{self, About};
+use crate::aux::drivers::Drivers;
 use crate::metering::relay::RelayState;
 use crate::snapshot::Snapshot;
 
@@ -62,6 +63,8 @@ pub(super) struct Server {
     pub(super) applier: Arc<Mutex<Applier>>,
     /// Who begins and ends captures.
     pub(super) captures: Arc<Mutex<Captures>>,
+    /// What drivers say of links.
+    pub(super) drivers: Arc<std::sync::Mutex<Drivers>>,
     /// What became of records on their way to the exporting process.
     pub(super) export: Arc<RelayState>,
     /// The latest snapshot.
@@ -191,7 +194,13 @@ impl Server {
                 let about = Arc::clone(&self.about.borrow());
                 let observing = self.export.observing.load(Ordering::Relaxed);
                 let export = observing.then_some(&*self.export);
-                documents::reply(&about, export, &snapshot, get)
+                let mut reply = documents::reply(&about, export, &snapshot, get);
+                if let Body::Status(status) = &mut reply.body {
+                    let drivers = self.drivers.lock();
+                    let mut drivers = drivers.unwrap_or_else(PoisonError::into_inner);
+                    drivers.complete(std::time::Instant::now(), &about, status);
+                }
+                reply
             }
             _ => refuse(ErrorCode::Unknown, "the worker gave no answer in time"),
         }
@@ -331,6 +340,7 @@ mod tests {
                 Vec::new(),
                 crem_dpdk::Clock::new(),
             ))),
+            drivers: Arc::new(std::sync::Mutex::new(Drivers::new(Vec::new()))),
             export: Arc::default(),
             latest,
             listing,

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::state::{LinkLayer, PortQueues};
+
 /// A neighbour, as it says of itself by LLDP.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -182,6 +184,14 @@ pub struct PortEntry {
     pub offloads_used: Vec<String>,
     /// Those that it has.
     pub offloads: Vec<String>,
+    /// The link as the data plane's driver has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_layer: Option<LinkLayer>,
+    /// Queues that the data plane uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<PortQueues>,
+    /// NUMA nodes of the memory that received frames go to.
+    pub pool_numa_nodes: Vec<u16>,
     /// What the driver tells.
     pub link: PortLink,
 }

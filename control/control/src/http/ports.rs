@@ -78,6 +78,9 @@ fn entries(
                 numa_node: port.and_then(|p| p.numa_node),
                 offloads_used: port.map(|p| p.offloads_used.clone()).unwrap_or_default(),
                 offloads: port.map(|p| p.offloads.clone()).unwrap_or_default(),
+                link_layer: port.and_then(|p| p.link_layer.clone()),
+                queues: port.and_then(|p| p.queues.clone()),
+                pool_numa_nodes: port.map(|p| p.pool_numa_nodes.clone()).unwrap_or_default(),
                 link: PortLink::default(),
             });
         }

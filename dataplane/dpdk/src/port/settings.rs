@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char};
 use std::sync::PoisonError;
 
+use super::told::is_missing;
 use super::{Inner, Port};
 use crate::error::Errno;
 
@@ -111,12 +112,14 @@ impl Inner {
             // SAFETY: as above; the shim hands a structure of its own to DPDK.
             let ret =
                 unsafe { dpdk_sys::shim_eth_pause(self.id, priority, high, low, pause.quanta) };
+            // A function that refuses values is one.
+            let _ = self.pauses.set(!is_missing(ret));
             self.unless(ret, &format!("pause of priority {priority}"));
         }
     }
 
     fn unless(&self, ret: i32, what: &str) {
-        if ret == -nix::libc::ENOTSUP || ret == -nix::libc::ENOSYS {
+        if is_missing(ret) {
             self.not_applied(format!("{what}: the driver does not offer it"));
         } else if ret < 0 {
             self.not_applied(format!("{what}: {}", Errno::of(ret)));

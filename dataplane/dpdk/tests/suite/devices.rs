@@ -1,7 +1,8 @@
 //! Ports on devices without a kernel interface.
 
 use crem_dpdk::{
-    Batch, Error, LinkFec, LinkSettings, MempoolConfig, Pause, Port, PortConfig, Vdev, vdev,
+    Batch, Error, LinkFec, LinkSettings, LinkTold, MempoolConfig, Pause, Port, PortConfig,
+    PriorityFlowControl, QueuesTold, Told, Vdev, vdev,
 };
 
 use super::{Case, World};
@@ -28,6 +29,10 @@ pub(super) const CASES: &[Case] = &[
     (
         "devices::a_link_that_a_driver_does_not_offer_is_told",
         a_link_that_a_driver_does_not_offer_is_told,
+    ),
+    (
+        "devices::what_a_driver_does_not_have_is_told_without_being_set",
+        what_a_driver_does_not_have_is_told_without_being_set,
     ),
     (
         "devices::failed_probe_names_the_interface",
@@ -64,6 +69,8 @@ pub(super) fn vdevs() -> Vec<Vdev> {
         vdev::pcap("net_pcap0", &capture("in"), &capture("out")),
         // Past the check that `af_packet` makes before the start.
         Vdev::new("net_af_packet9", "iface=nope0"),
+        vdev::null("net_null5", 64, false),
+        vdev::ring("net_ring2"),
     ]
 }
 
@@ -267,6 +274,9 @@ fn a_link_that_a_driver_does_not_offer_is_told(w: &World) {
     {
         assert!(said.starts_with(what), "{told:?}");
     }
+    // It was tried.
+    let link = port.link_told();
+    assert_eq!(link.priority_flow_control, PriorityFlowControl::NotOffered);
     let info = port.info().unwrap();
     assert_eq!(info.driver, "net_null");
     let used = info.offloads_used.iter();
@@ -279,4 +289,32 @@ fn a_link_that_a_driver_does_not_offer_is_told(w: &World) {
             .iter()
             .all(|n| n.starts_with("rx_") || n.starts_with("tx_"))
     );
+}
+
+/// Of flow control and FEC of a device that has neither.
+pub(super) fn assert_nothing_offered(link: &LinkTold) {
+    assert_eq!(link.flow_control, Told::NotOffered, "{link:?}");
+    assert_eq!(link.priority_flow_control, PriorityFlowControl::NotOffered);
+    assert_eq!(link.fec, Told::NotOffered, "{link:?}");
+    assert_eq!(link.fec_offered, Told::NotOffered, "{link:?}");
+}
+
+fn what_a_driver_does_not_have_is_told_without_being_set(w: &World) {
+    let config = PortConfig {
+        rx_descriptors: 512,
+        tx_descriptors: 256,
+        ..PortConfig::default()
+    };
+    for name in ["net_null5", "net_ring2"] {
+        let port = Port::open(&w.eal, name, &config, &w.small).unwrap();
+        assert_nothing_offered(&port.link_told());
+        assert!(port.link_not_applied().is_empty());
+        // Neither tells of descriptors.
+        let queues = |asked| QueuesTold {
+            queues: 1,
+            asked,
+            descriptors: None,
+        };
+        assert_eq!(port.queues_told(), [queues(512), queues(256)], "{name}");
+    }
 }

@@ -2,12 +2,16 @@
 
 use std::thread;
 
-use crem_dpdk::{Batch, Error, HEADROOM, Mbuf, MbufError, MempoolConfig};
+use crem_dpdk::{Batch, Error, HEADROOM, Mbuf, MbufError, Memory, MempoolConfig};
 
 use super::{Case, World};
 
 pub(super) const CASES: &[Case] = &[
     ("memory::pool_counts_and_runs_dry", pool_counts_and_runs_dry),
+    (
+        "memory::nodes_are_those_of_hugepages",
+        nodes_are_those_of_hugepages,
+    ),
     (
         "memory::impossible_pools_are_refused",
         impossible_pools_are_refused,
@@ -39,6 +43,19 @@ fn filled(w: &World, len: u16, seed: u8) -> Mbuf {
         .map(|i| (i as u8).wrapping_mul(7).wrapping_add(seed))
         .collect();
     w.small.alloc_from(&octets).unwrap()
+}
+
+fn nodes_are_those_of_hugepages(w: &World) {
+    let nodes = w.large.nodes();
+    match w.eal.memory() {
+        Memory::NoHuge { .. } => assert!(nodes.is_empty(), "{nodes:?}"),
+        Memory::Auto { .. } | Memory::Huge { .. } => {
+            assert!(!nodes.is_empty());
+            let place = |node: &u16| format!("/sys/devices/system/node/node{node}");
+            let there = |node: &u16| std::path::Path::new(&place(node)).exists();
+            assert!(nodes.iter().all(there), "{nodes:?}");
+        }
+    }
 }
 
 fn pool_counts_and_runs_dry(w: &World) {

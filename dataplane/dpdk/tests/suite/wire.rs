@@ -6,9 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crem_dpdk::{
-    Batch, Error, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RxQueue, TxQueue, Vdev, vdev,
+    Batch, Error, FlowControl, Mbuf, Mempool, MempoolConfig, Port, PortConfig, PriorityFlowControl,
+    RxQueue, Told, TxQueue, Vdev, vdev,
 };
 
+use super::devices::assert_nothing_offered;
 use super::{Case, LARGE_MTU, PATH_MTU, World, ip};
 
 pub(super) const CASES: &[Case] = &[
@@ -75,6 +77,7 @@ fn veth(w: &World) {
         assert_eq!(info.driver, "net_af_packet");
         assert_eq!(Some(info.if_index), crem_dpdk::iface::index(iface));
         assert!(port.link().unwrap().up && port.promiscuous().unwrap());
+        assert_nothing_offered(&port.link_told());
     }
     let ends = |p: &Port| (p.rx_queue(0).unwrap(), p.tx_queue(0).unwrap());
     let mut link = Link {
@@ -273,6 +276,15 @@ fn tap_on_a_thread_of_its_own(w: &World) {
     };
     let mut port = Port::open(&w.eal, "net_tap0", &ports, &pool).unwrap();
     assert_eq!(port.mac().unwrap(), TAP_MAC);
+    // This driver has a function for the one and none for the other.
+    let link = port.link_told();
+    assert_eq!(link.flow_control, Told::Is(FlowControl::Off), "{link:?}");
+    assert_eq!(link.fec, Told::NotOffered, "{link:?}");
+    assert_eq!(link.priority_flow_control, PriorityFlowControl::NotOffered);
+    assert_eq!(
+        port.queues_told().map(|q| (q.queues, q.asked)),
+        [(1, 128), (1, 1024)]
+    );
     ip("addr add 192.0.2.1/24 dev crem0");
     ip("link set crem0 up");
     let (mut rx, mut tx) = (port.rx_queue(0).unwrap(), port.tx_queue(0).unwrap());

@@ -10,19 +10,20 @@ use crem_dpdk::thread::{Affinity, block_realtime_signals};
 use crem_dpdk::{Clock, Eal, Registrar};
 
 use crate::dpdk::Dpdk;
+use crate::numa::Plan;
 use crate::start::Failure;
 use crate::worker::Worker;
 
 /// Longest wait at the end for workers that send by the queues of the first one.
 const LAST_TURNS: Duration = Duration::from_secs(1);
 
-/// Runs the workers until they are told to stop.
+/// Runs the workers until they are told to stop. Those that the plan leaves alone run as the process began.
 ///
 /// # Errors
 /// If a thread cannot be had.
 pub(crate) fn run(
     workers: Vec<Worker<Dpdk>>,
-    cpus: &[u32],
+    (plan, began): (&Plan, Affinity),
     eal: &Eal,
     clock: Clock,
 ) -> Result<(), Failure> {
@@ -33,10 +34,7 @@ pub(crate) fn run(
     };
     let mut others = Vec::new();
     for (number, worker) in (1..).zip(workers) {
-        let affinity = match cpus.get(number) {
-            Some(cpu) => Affinity::of_cpu(*cpu)?,
-            None => eal.original_affinity(),
-        };
+        let affinity = plan.affinity(number)?.unwrap_or(began);
         let registrar = eal.registrar();
         let run = move || away(worker, &affinity, &registrar, clock);
         let name = format!("crem-worker-{number}");

@@ -169,7 +169,7 @@ impl Maker<'_> {
         let opened = Opened {
             switch: link_switch(device, &port),
             driver: link_reader(&port),
-            status: told::opened(name, &port, self.pool)?,
+            status: told::opened(name, device, &port, self.pool)?,
         };
         let way = |worker| {
             if worker < queues {

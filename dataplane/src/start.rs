@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crem_api::{Confinement, Device as Wanted, Document, Invalid};
 use crem_core::time::Instant;
+use crem_dpdk::thread::Affinity;
 use crem_dpdk::{Clock, Eal, EalConfig, Iova, Memory, Mempool, MempoolConfig, vdev};
 use crem_fec::Engine;
 
@@ -25,7 +26,7 @@ use crate::guard::tell_panics_briefly;
 use crate::line::{Maker, protecting, tell_bounds};
 use crate::machine::{self, Known, Ports};
 use crate::metering::{Metered, utc_offset};
-use crate::numa;
+use crate::numa::{self, Plan, Topology};
 use crate::segment::Segment;
 use crate::worker::{Idle, Links, Worker};
 
@@ -52,7 +53,7 @@ pub struct Options {
     pub status_socket: PathBuf,
     /// Path of the socket of the exporting process, looked for while something is observed.
     pub export_socket: PathBuf,
-    /// CPUs of the workers in their order; those without one are left to the scheduler.
+    /// CPUs of the workers in their order; those without one run on CPUs of the ports' NUMA nodes.
     pub cpus: Vec<u32>,
     /// Queues of a port that is a kernel interface: the kernel spreads frames over them by addresses and
     /// ports.
@@ -113,6 +114,14 @@ pub fn run(options: Options) -> Result<(), Failure> {
         .map_err(Failure::Bootstrap)?;
     aux::check_socket(&options.status_socket).map_err(Failure::Bootstrap)?;
     let _claims = machine::claim(&options.document).map_err(Failure::Invalid)?;
+    let began = Affinity::of_current_thread()?;
+    let topology = Topology::of_machine(&options.document)?;
+    let plan = numa::plan(&topology, &options.cpus, options.document.workers);
+    plan.tell(options.cpus.len());
+    // Rings of drivers and of workers come from the node of the thread that makes them.
+    if let Some(beside) = plan.affinity(0)? {
+        beside.apply()?;
+    }
     let mut pool_config = MempoolConfig {
         name: "frames",
         count: options.pool_frames,
@@ -130,10 +139,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let ports = machine::check_known(&options.document, options.pool_frames, &known)
         .map_err(Failure::Invalid)?;
     pool_config.room = ports.room;
-    let pool = numa::pool_beside_ports(&eal, &options.document, &options.cpus, &pool_config)
-        .map_err(Failure::NoMemory)?;
+    let pool = plan.pool(&eal, &pool_config).map_err(Failure::NoMemory)?;
     let clock = Clock::new();
-    let ran = serve(options, (&ports, known), &eal, &pool, clock);
+    let ran = serve(options, (&ports, known), &eal, &pool, (&plan, began), clock);
     drop(pool);
     if let Err(e) = eal.shutdown() {
         tracing::warn!("{e}");
@@ -146,6 +154,7 @@ fn serve(
     (ports, known): (&Ports, Known),
     eal: &Eal,
     pool: &Mempool,
+    (plan, began): (&Plan, Affinity),
     clock: Clock,
 ) -> Result<(), Failure> {
     let now = Instant(clock.now_ns());
@@ -164,6 +173,7 @@ fn serve(
         instance: instance()?,
         revision: None,
         segments: Vec::new(),
+        numa: plan.warnings.clone(),
         confinement: Confinement::default(),
     };
     let (mut stations, mut switches, mut drivers) = (Vec::new(), Vec::new(), Vec::new());
@@ -225,7 +235,7 @@ fn serve(
         links: switches,
         drivers,
         stations,
-        affinity: eal.original_affinity(),
+        affinity: began,
         on_ready: options.on_ready,
         relaying,
         clock,
@@ -239,7 +249,7 @@ fn serve(
             Box::new(move |config, view, share| protecting(config, view, engine, share));
         Worker::new(segments, make, links, idle)
     });
-    let ran = crew::run(workers.collect(), &options.cpus, eal, clock);
+    let ran = crew::run(workers.collect(), (plan, began), eal, clock);
     // The workers' ends are gone, so the thread ends.
     if thread.join().is_err() {
         tracing::error!("the auxiliary thread panicked");

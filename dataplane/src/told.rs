@@ -1,9 +1,14 @@
 //! A port in words of the status: its driver, offloads, queues and link, as DPDK tells them.
 
+use std::path::Path;
+
+use crem_api::Device;
 use crem_api::state::{FecOffer, LinkLayer, PortQueues, PortStatus, QueueKind};
 use crem_dpdk::{
     FecKinds, FlowControl, LinkTold, Mempool, Port, PriorityFlowControl, QueuesTold, Told,
 };
+
+use crate::numa;
 
 /// A driver that has no such function.
 const NOT_OFFERED: &str = "not_offered";
@@ -16,10 +21,16 @@ const UNKNOWN: &str = "unknown";
 /// The driver tells nothing of the port.
 pub(crate) fn opened(
     name: &str,
+    device: &Device,
     port: &Port,
     pool: &Mempool,
 ) -> Result<PortStatus, crem_dpdk::Error> {
     let info = port.info()?;
+    // Drivers of kernel interfaces have no device, and answer with the node of the thread that asks.
+    let numa_node = match device {
+        Device::Interface(_) | Device::Xdp(_) => numa::device_node(Path::new("/sys"), device),
+        Device::Pci(_) | Device::Vdev(_) => info.socket,
+    };
     let link_not_applied = port.link_not_applied();
     for what in &link_not_applied {
         tracing::warn!(port = name, "not as the document says: {what}");
@@ -27,7 +38,7 @@ pub(crate) fn opened(
     let [receive, transmit] = port.queues_told().map(queue_kind);
     Ok(PortStatus {
         driver: info.driver,
-        numa_node: info.socket,
+        numa_node,
         offloads: info.offloads,
         offloads_used: info.offloads_used,
         link_not_applied,

@@ -10,7 +10,7 @@ use crate::Confinement;
 
 mod port;
 
-pub use port::{FecOffer, LinkLayer, PortQueues, PortStatus, QueueKind};
+pub use port::{FecOffer, LinkLayer, NumaWarning, PortQueues, PortStatus, QueueKind};
 
 /// Counters of one group by name. The names are listed in `docs/configuration.md`.
 pub type Named = BTreeMap<String, u64>;
@@ -39,6 +39,9 @@ pub struct Status {
     /// The workers, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerStatus>,
+    /// Workers and ports that are on different NUMA nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numa_warnings: Vec<NumaWarning>,
     /// Whether the exporting process is connected, if anything is observed for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export_connected: Option<bool>,

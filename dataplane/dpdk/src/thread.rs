@@ -29,12 +29,22 @@ impl Affinity {
     /// # Errors
     /// [`Error::Argument`] for numbers that no set holds.
     pub fn of_cpu(cpu: u32) -> Result<Affinity, Error> {
+        Self::of_cpus(&[cpu])
+    }
+
+    /// Several CPUs.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for numbers that no set holds.
+    pub fn of_cpus(cpus: &[u32]) -> Result<Affinity, Error> {
         let mut set = CpuSet::new();
-        set.set(cpu as usize).map_err(|_| Error::Argument {
-            what: "CPU",
-            value: cpu.to_string(),
-            expected: format!("0 to {}", CpuSet::count() - 1),
-        })?;
+        for cpu in cpus {
+            set.set(*cpu as usize).map_err(|_| Error::Argument {
+                what: "CPU",
+                value: cpu.to_string(),
+                expected: format!("0 to {}", CpuSet::count() - 1),
+            })?;
+        }
         Ok(Affinity(set))
     }
 

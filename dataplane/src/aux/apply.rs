@@ -348,6 +348,7 @@ impl Applier {
                 instance: about.instance.clone(),
                 revision: self.revision,
                 segments: segments.collect(),
+                numa: about.numa.clone(),
                 confinement: about.confinement.clone(),
             });
         });
@@ -449,6 +450,7 @@ mod tests {
                 instance: String::new(),
                 revision: None,
                 segments: vec![opened; 2],
+                numa: Vec::new(),
                 confinement: crem_api::Confinement::default(),
             };
             let orders = vec![orders];

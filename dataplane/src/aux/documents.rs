@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use crem_api::protocol::{Body, ErrorCode, ErrorReply, Get, Reply};
 use crem_api::state::{
-    BypassStatus, Counters, Distribution, FailureStatus, Flows, InbandStatus, Named, PeerStatus,
-    PortStatus, SegmentCounters, SegmentStatus, Status, WorkerCounters, WorkerStatus,
+    BypassStatus, Counters, Distribution, FailureStatus, Flows, InbandStatus, Named, NumaWarning,
+    PeerStatus, PortStatus, SegmentCounters, SegmentStatus, Status, WorkerCounters, WorkerStatus,
 };
 use crem_api::{Confinement, LinkPropagation, Mode};
 use crem_core::time::Instant;
@@ -32,6 +32,8 @@ pub struct About {
     pub revision: Option<u64>,
     /// Segments in the order of the document.
     pub segments: Vec<AboutSegment>,
+    /// Workers and ports that are on different NUMA nodes.
+    pub numa: Vec<NumaWarning>,
     /// What the process gave up.
     pub confinement: Confinement,
 }
@@ -100,6 +102,7 @@ fn status(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> St
         revision: about.revision,
         segments: segments.collect(),
         workers: snapshot.workers.iter().map(worker).collect(),
+        numa_warnings: about.numa.clone(),
         export_connected: export.map(|state| state.connected.load(Ordering::Relaxed)),
         confinement: Some(about.confinement.clone()),
     }

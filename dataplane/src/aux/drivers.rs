@@ -68,6 +68,7 @@ mod tests {
             instance: String::new(),
             revision: None,
             segments: ids.iter().map(segment).collect(),
+            numa: Vec::new(),
             confinement: Confinement::default(),
         }
     }

@@ -109,6 +109,7 @@ mod tests {
             version: String::new(),
             instance: String::new(),
             revision: None,
+            numa: Vec::new(),
             confinement: crem_api::Confinement::default(),
             segments: vec![AboutSegment {
                 id: "a".to_owned(),

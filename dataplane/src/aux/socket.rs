@@ -305,6 +305,7 @@ mod tests {
             instance: String::new(),
             revision: None,
             segments: Vec::new(),
+            numa: Vec::new(),
             confinement: crem_api::Confinement::default(),
         };
         let started = Started {

@@ -1,4 +1,4 @@
-//! What is told of a port: its link, its driver and what that offers, the memory of its frames.
+//! What is told of a port: its link, its driver and what that offers, the memory of its frames, workers far from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -95,4 +95,24 @@ pub struct QueueKind {
     /// Descriptors that each has, where the driver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<u16>,
+}
+
+/// A worker and a port that are on different NUMA nodes: every frame between them crosses.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NumaWarning {
+    /// Number of the worker, from 0.
+    pub worker: u16,
+    /// Node of the CPUs.
+    pub worker_node: u16,
+    /// CPUs of that node that the worker runs on.
+    pub cpus: Vec<u32>,
+    /// Segment of the port.
+    pub segment: String,
+    /// `lan` or `wan`.
+    pub port: String,
+    /// What the document names the port by.
+    pub device: String,
+    /// Node of the port.
+    pub port_node: u16,
 }

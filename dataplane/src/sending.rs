@@ -12,8 +12,10 @@ impl<P: Platform> Segment<P> {
         self.wan
             .send(&mut self.to_wan, &mut self.counters.drops.tx_full_wan);
         if count > 0 {
-            let took = clock().since(now).as_nanos() as u64;
+            let sent = clock();
+            let took = sent.since(now).as_nanos() as u64;
             self.times.lan_to_wan_ns.record_n(took, count);
+            self.times.first_forwarded.get_or_insert(sent);
         }
     }
 
@@ -22,8 +24,12 @@ impl<P: Platform> Segment<P> {
         self.lan
             .send(&mut self.to_lan, &mut self.counters.drops.tx_full_lan);
         if let Some(clock) = clock.filter(|_| count > 0) {
-            let took = clock().since(now).as_nanos() as u64;
+            let sent = clock();
+            let took = sent.since(now).as_nanos() as u64;
             self.times.wan_to_lan_ns.record_n(took, count);
+            self.times.first_forwarded.get_or_insert(sent);
+        } else if count > 0 {
+            self.times.first_forwarded.get_or_insert(now);
         }
     }
 

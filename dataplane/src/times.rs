@@ -4,6 +4,7 @@
 use crem_api::state::{Bucket, Distribution};
 use crem_core::crf::CrfTimes;
 use crem_core::histogram::Histogram;
+use crem_core::time::Instant;
 
 /// The distributions of a segment, or of one worker's part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,6 +19,8 @@ pub struct SegmentTimes {
     pub wan_burst: Histogram,
     /// What the receiver function took down.
     pub receiver: CrfTimes,
+    /// When the first frame of a host had been given to a port.
+    pub first_forwarded: Option<Instant>,
 }
 
 impl SegmentTimes {
@@ -43,6 +46,11 @@ impl SegmentTimes {
         ] {
             to.add(more);
         }
+        let first = self
+            .first_forwarded
+            .into_iter()
+            .chain(other.first_forwarded);
+        self.first_forwarded = first.min();
     }
 }
 
@@ -62,6 +70,25 @@ pub(crate) fn distribution(histogram: &Histogram) -> Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_frame_of_all_workers_is_the_first() {
+        let with = |first_forwarded| SegmentTimes {
+            first_forwarded,
+            ..SegmentTimes::default()
+        };
+        for (a, b, first) in [
+            (None, None, None),
+            (None, Some(7), Some(7)),
+            (Some(7), None, Some(7)),
+            (Some(9), Some(7), Some(7)),
+            (Some(7), Some(9), Some(7)),
+        ] {
+            let mut all = with(a.map(Instant));
+            all.add(&with(b.map(Instant)));
+            assert_eq!(all.first_forwarded, first.map(Instant), "{a:?} {b:?}");
+        }
+    }
 
     #[test]
     fn each_has_its_name_and_adds_up() {

@@ -79,6 +79,9 @@ pub struct SegmentStatus {
     pub lan: PortStatus,
     /// WAN port.
     pub wan: PortStatus,
+    /// When the first frame of a host was forwarded since the start, Unix time in milliseconds; none before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_forwarded_at_ms: Option<u64>,
     /// In-band address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inband: Option<InbandStatus>,

@@ -64,15 +64,15 @@ pub struct AboutSegment {
     pub off_reason: Option<&'static str>,
 }
 
-/// The answer to a request.
+/// The answer to a request. `utc` is UTC less the workers' clock, nanoseconds.
 pub(super) fn reply(
     about: &About,
     export: Option<&RelayState>,
-    snapshot: &Snapshot,
+    (snapshot, utc): (&Snapshot, u64),
     get: Get,
 ) -> Reply {
     let body = match get {
-        Get::Status => Body::Status(status(about, export, snapshot)),
+        Get::Status => Body::Status(status(about, export, (snapshot, utc))),
         Get::Counters => Body::Counters(counters(about, export, snapshot)),
         Get::Flows => Body::Flows(flows(about, snapshot)),
         // The document is no part of a snapshot and is asked for elsewhere.
@@ -91,8 +91,13 @@ fn each<'a>(
     about.segments.iter().zip(&snapshot.segments)
 }
 
-fn status(about: &About, export: Option<&RelayState>, snapshot: &Snapshot) -> Status {
-    let segments = each(about, snapshot).map(|(a, s)| (a.id.clone(), segment(a, s, snapshot)));
+fn status(about: &About, export: Option<&RelayState>, (snapshot, utc): (&Snapshot, u64)) -> Status {
+    let segments = each(about, snapshot).map(|(a, s)| {
+        let mut segment = segment(a, s, snapshot);
+        let first = s.times.first_forwarded;
+        segment.first_forwarded_at_ms = first.map(|at| (at.0 + utc) / 1_000_000);
+        (a.id.clone(), segment)
+    });
     Status {
         version: about.version.clone(),
         pid: std::process::id(),
@@ -141,6 +146,7 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
         on_failure: about.on_failure.clone(),
         lan: port(&about.lan, lan, s.lan_up, Side::Lan),
         wan: port(&about.wan, wan, s.wan_up, Side::Wan),
+        first_forwarded_at_ms: None,
         inband: about.inband.clone(),
         peers,
         loops: snapshot.loops,

@@ -222,6 +222,7 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         about: about.clone(),
         applier: Arc::clone(&applier),
         captures: Arc::clone(&captures),
+        clock: task.clock,
         drivers: Arc::new(std::sync::Mutex::new(Drivers::new(task.drivers))),
         export: Arc::clone(&export),
         latest,

@@ -11,6 +11,7 @@ use crem_api::protocol::{
     Apply, Ask, Body, ErrorCode, ErrorReply, Get, MAX_APPLY, MAX_REQUEST, Reply, Request,
 };
 use crem_api::{Invalid, Issue, socket};
+use crem_dpdk::Clock;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -21,6 +22,7 @@ use crate::aux::capture::Captures;
 use crate::aux::documents::{self, About};
 use crate::aux::drivers::Drivers;
 use crate::metering::relay::RelayState;
+use crate::metering::utc_offset;
 use crate::snapshot::Snapshot;
 
 /// Clients served at once.
@@ -63,6 +65,8 @@ pub(super) struct Server {
     pub(super) applier: Arc<Mutex<Applier>>,
     /// Who begins and ends captures.
     pub(super) captures: Arc<Mutex<Captures>>,
+    /// The workers' clock.
+    pub(super) clock: Clock,
     /// What drivers say of links.
     pub(super) drivers: Arc<std::sync::Mutex<Drivers>>,
     /// What became of records on their way to the exporting process.
@@ -194,7 +198,8 @@ impl Server {
                 let about = Arc::clone(&self.about.borrow());
                 let observing = self.export.observing.load(Ordering::Relaxed);
                 let export = observing.then_some(&*self.export);
-                let mut reply = documents::reply(&about, export, &snapshot, get);
+                let utc = utc_offset(crem_core::time::Instant(self.clock.now_ns()));
+                let mut reply = documents::reply(&about, export, (&snapshot, utc), get);
                 if let Body::Status(status) = &mut reply.body {
                     let drivers = self.drivers.lock();
                     let mut drivers = drivers.unwrap_or_else(PoisonError::into_inner);
@@ -337,10 +342,8 @@ mod tests {
         let server = Server {
             about: applier.about(),
             applier: Arc::new(Mutex::new(applier)),
-            captures: Arc::new(Mutex::new(Captures::new(
-                Vec::new(),
-                crem_dpdk::Clock::new(),
-            ))),
+            captures: Arc::new(Mutex::new(Captures::new(Vec::new(), Clock::new()))),
+            clock: Clock::new(),
             drivers: Arc::new(std::sync::Mutex::new(Drivers::new(Vec::new()))),
             export: Arc::default(),
             latest,

@@ -251,8 +251,9 @@ fn protection(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
             found.push(Finding::new(
                 again.is_some_and(|ms| ms <= limit),
                 format!(
-                    "flow {index} protected again {again:?} ms after the gateway forwarded again, \
-                     at most {limit}"
+                    "flow {index} protected again {again:?} ms after the first frame that the gateway \
+                     forwarded, at most {limit} ({:?} ms after it was ready)",
+                    report.protected_after_ready_ms
                 ),
             ));
         }

@@ -132,8 +132,12 @@ pub struct FlowReport {
     pub protected: bool,
     /// Milliseconds after its start.
     pub protected_after_ms: Option<u64>,
-    /// Milliseconds after the last restart of a gateway.
+    /// Milliseconds after the first frame that a gateway forwarded after its last restart, as its own clock says; or
+    /// after a value was set.
     pub protected_again_ms: Option<u64>,
+    /// The same after the restarted gateway said that it is ready.
+    #[serde(default)]
+    pub protected_after_ready_ms: Option<u64>,
     /// Looks at which it was not protected any more.
     #[serde(default)]
     pub lapses: u64,
@@ -144,6 +148,12 @@ pub struct FlowReport {
 }
 
 impl FlowReport {
+    /// Protection is to come back: what was seen before does not count.
+    pub(crate) fn forget_return(&mut self) {
+        self.protected_again_ms = None;
+        self.protected_after_ready_ms = None;
+    }
+
     /// Packets that the transport sent again: data, whichever end it comes from.
     pub fn resent(&self) -> u64 {
         self.requester.packets_resent + self.responder.packets_resent

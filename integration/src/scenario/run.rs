@@ -19,7 +19,7 @@ use super::metering::{Site, SiteReport, certificates};
 use super::process::{Process, Programs, read_json};
 use super::report::{FlowReport, Outcome, RunReport, gateway_name};
 use super::router::Fate;
-use super::script::Script;
+use super::script::{Restart, Script};
 use super::spec::{Family, Host, Mode, Part, Scenario, inband};
 use super::tap::Tap;
 use super::tcp;
@@ -340,10 +340,12 @@ impl<'a> Stage<'a> {
                 }
             } else if act.start {
                 gateway.start(&self.world, &self.context.programs)?;
-                script.restarted = Some(Instant::now());
-                // Protection is to come back: what was seen before does not count.
+                script.restarted = Some(Restart {
+                    at: Instant::now(),
+                    gateway: Some(act.host),
+                });
                 for flow in &mut report.flows {
-                    flow.protected_again_ms = None;
+                    flow.forget_return();
                 }
                 if let Some(gone) = self.stuck_since.take() {
                     report.stuck_gap_ms = Some(gone.elapsed().as_millis() as u64);

@@ -7,8 +7,17 @@ use super::spec::{Event, Host, Part};
 /// The events that are still to come.
 pub(crate) struct Script {
     acts: Vec<(Instant, Act)>,
-    /// When the last gateway that came back forwarded again.
-    pub(crate) restarted: Option<Instant>,
+    /// The last thing after which protection is to come back.
+    pub(crate) restarted: Option<Restart>,
+}
+
+/// What protection is to come back after.
+#[derive(Clone, Copy)]
+pub(crate) struct Restart {
+    /// When it was there: a gateway said that it is ready, a value was set.
+    pub(crate) at: Instant,
+    /// The gateway that started anew, if one did: what counts is when it forwards its first frame.
+    pub(crate) gateway: Option<Host>,
 }
 
 /// A process of a gateway goes, or comes back.

@@ -281,7 +281,7 @@ pub struct Expect {
     pub resent_share: f64,
     /// Why `resent_share` cannot be compared in this scenario; it is then not.
     pub resent_not_compared: Option<String>,
-    /// Milliseconds after a restarted gateway forwards again until every flow is protected again.
+    /// Milliseconds after the first frame that a restarted gateway forwards until every flow is protected again.
     pub protected_again_ms: u64,
     /// With `gateways = "none"`: how far goodput may be from the go-back-N formula, as a share of it.
     pub formula_within: Option<f64>,

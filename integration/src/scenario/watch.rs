@@ -1,13 +1,42 @@
 //! When flows become protected, as both gateways tell it.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crem_api::state::Flow as FlowState;
 
 use super::ends::queue_pair;
 use super::gateway::Gateway;
 use super::report::FlowReport;
+use super::script::Restart;
 use super::spec::{Host, Operation, Scenario};
+
+/// Milliseconds since protection was to come back.
+#[derive(Clone, Copy)]
+struct Away {
+    /// Since the gateway that came back forwarded its first frame; since a value was set where that is what it is.
+    first_frame: Option<u64>,
+    /// Since it said that it is ready.
+    ready: Option<u64>,
+}
+
+impl Away {
+    /// `first_frame_at` is Unix time in milliseconds, as the restarted gateway tells it.
+    fn new(restart: Restart, first_frame_at: Option<u64>) -> Self {
+        let since = restart.at.elapsed().as_millis() as u64;
+        if restart.gateway.is_none() {
+            return Self {
+                first_frame: Some(since),
+                ready: None,
+            };
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_millis() as u64;
+        Self {
+            first_frame: first_frame_at.map(|at| now.saturating_sub(at)),
+            ready: Some(since),
+        }
+    }
+}
 
 /// Notes for each flow whether, and when first, both gateways call it protected: since `start`, and
 /// since `restarted` if a gateway came back.
@@ -15,10 +44,15 @@ pub(crate) fn watch(
     scenario: &Scenario,
     gateways: &[Gateway],
     start: Instant,
-    restarted: Option<Instant>,
+    restarted: Option<Restart>,
     reports: &mut [FlowReport],
 ) {
     let known: Vec<(Host, Vec<FlowState>)> = gateways.iter().map(|g| (g.host, g.flows())).collect();
+    let away = restarted.map(|restart| {
+        let mut gateway = gateways.iter().filter(|g| Some(g.host) == restart.gateway);
+        let status = gateway.next().and_then(Gateway::status);
+        Away::new(restart, status.and_then(|s| s.first_forwarded_at_ms))
+    });
     for (index, report) in reports.iter_mut().enumerate() {
         let Some(flow) = scenario.flow.get(index) else {
             return;
@@ -31,7 +65,7 @@ pub(crate) fn watch(
                 flows.iter().filter(ours).collect()
             })
             .collect();
-        note(&states, flow.count as usize, start, restarted, report);
+        note(&states, flow.count as usize, start, away, report);
     }
 }
 
@@ -40,7 +74,7 @@ fn note(
     states: &[Vec<&FlowState>],
     count: usize,
     start: Instant,
-    restarted: Option<Instant>,
+    away: Option<Away>,
     report: &mut FlowReport,
 ) {
     let seen = || states.iter().flatten();
@@ -63,8 +97,10 @@ fn note(
     report.protected = true;
     let ms = |since: Instant| since.elapsed().as_millis() as u64;
     report.protected_after_ms.get_or_insert(ms(start));
-    if let Some(restarted) = restarted {
-        report.protected_again_ms.get_or_insert(ms(restarted));
+    let Some(away) = away else { return };
+    if report.protected_again_ms.is_none() {
+        report.protected_again_ms = away.first_frame;
+        report.protected_after_ready_ms = away.ready;
     }
 }
 
@@ -129,6 +165,30 @@ mod tests {
         assert!(protected(&[vec![&good, &good], vec![&good, &good]], 2));
         assert!(!protected(&[vec![&good, &good], vec![&good]], 2));
         assert!(!protected(&[vec![&good, &waiting], vec![&good, &good]], 2));
+    }
+
+    #[test]
+    fn protection_that_comes_back_counts_from_the_first_frame() {
+        let at = Instant::now() - std::time::Duration::from_millis(900);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_millis() as u64;
+        let good = state("protected");
+        let seen = |gateway, first_frame_at| {
+            let away = Away::new(Restart { at, gateway }, first_frame_at);
+            let mut report = FlowReport::default();
+            for _ in 0..2 {
+                note(&[vec![&good], vec![&good]], 1, at, Some(away), &mut report);
+            }
+            (report.protected_again_ms, report.protected_after_ready_ms)
+        };
+        let (first, ready) = seen(Some(Host::A), Some(now - 5_000));
+        assert!((5_000..6_000).contains(&first.unwrap_or(0)));
+        assert!((900..1_900).contains(&ready.unwrap_or(0)));
+        // A gateway that forwarded nothing, or does not tell, counts as not back.
+        assert_eq!(seen(Some(Host::A), None).0, None);
+        let (set, ready) = seen(None, Some(now - 5_000));
+        assert!((900..1_900).contains(&set.unwrap_or(0)));
+        assert_eq!(ready, None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::scenario::Failure;
 use crate::scenario::changes::set_value;
 use crate::scenario::gateway::Gateway;
 use crate::scenario::report::RunReport;
-use crate::scenario::script::Script;
+use crate::scenario::script::{Restart, Script};
 use crate::scenario::spec::Set;
 
 impl<'a> Stage<'a> {
@@ -44,9 +44,12 @@ impl<'a> Stage<'a> {
                 .next()
                 .ok_or("a value for a gateway that is not there")?;
             report.set += u64::from(set_value(gateway, set)?);
-            script.restarted = Some(Instant::now());
+            script.restarted = Some(Restart {
+                at: Instant::now(),
+                gateway: None,
+            });
             for flow in &mut report.flows {
-                flow.protected_again_ms = None;
+                flow.forget_return();
             }
         }
         Ok(())

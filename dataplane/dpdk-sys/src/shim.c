@@ -122,14 +122,15 @@ int shim_eth_fec(uint16_t port, uint32_t mask)
 	return rte_eth_fec_set(port, mask);
 }
 
-int shim_eth_pause(uint16_t port, uint8_t priority, uint32_t high, uint32_t low, uint16_t quanta)
+int shim_eth_pause(uint16_t port, uint8_t priority, uint32_t high, uint32_t low, uint16_t quanta,
+		   uint16_t send_xon)
 {
 	struct rte_eth_pfc_conf conf = {
 		.fc = {
 			.high_water = high,
 			.low_water = low,
 			.pause_time = quanta,
-			.send_xon = 1,
+			.send_xon = send_xon,
 			.mode = RTE_ETH_FC_TX_PAUSE,
 		},
 		.priority = priority,

@@ -97,8 +97,10 @@ int shim_eth_link(uint16_t port, uint32_t *mbps, int *up);
 
 /* FEC of the link, as a mask of RTE_ETH_FEC_MODE_CAPA_MASK. */
 int shim_eth_fec(uint16_t port, uint32_t mask);
-/* Pause frames for one priority, sent when the receive buffer holds `high` KiB and until it holds `low`. */
-int shim_eth_pause(uint16_t port, uint8_t priority, uint32_t high, uint32_t low, uint16_t quanta);
+/* Pause frames for one priority, sent when the receive buffer holds `high` KiB and until it holds `low`; with
+ * `send_xon` 1 the end of a pause is told. */
+int shim_eth_pause(uint16_t port, uint8_t priority, uint32_t high, uint32_t low, uint16_t quanta,
+		   uint16_t send_xon);
 
 /* How a device pauses the whole link now, as SHIM_FC_*. */
 int shim_eth_flow_control(uint16_t port, uint32_t *mode);

@@ -14,6 +14,7 @@ use crate::spread;
 
 mod info;
 mod link;
+mod pause;
 mod settings;
 mod told;
 

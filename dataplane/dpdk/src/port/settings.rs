@@ -106,15 +106,8 @@ impl Inner {
             let ret = unsafe { dpdk_sys::shim_eth_fec(self.id, fec.mask()) };
             self.unless(ret, "fec");
         }
-        let Some(pause) = link.pause else { return };
-        for priority in (0..8).filter(|p| pause.priorities & (1 << p) != 0) {
-            let (high, low) = (pause.high_water_kib, pause.low_water_kib);
-            // SAFETY: as above; the shim hands a structure of its own to DPDK.
-            let ret =
-                unsafe { dpdk_sys::shim_eth_pause(self.id, priority, high, low, pause.quanta) };
-            // A function that refuses values is one.
-            let _ = self.pauses.set(!is_missing(ret));
-            self.unless(ret, &format!("pause of priority {priority}"));
+        if let Some(pause) = &link.pause {
+            self.set_pauses(pause);
         }
     }
 

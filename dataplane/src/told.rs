@@ -26,10 +26,12 @@ pub(crate) fn opened(
     pool: &Mempool,
 ) -> Result<PortStatus, crem_dpdk::Error> {
     let info = port.info()?;
-    // Drivers of kernel interfaces have no device, and answer with the node of the thread that asks.
+    // Virtual devices, and with them kernel interfaces, answer with the node of the thread that made them.
     let numa_node = match device {
-        Device::Interface(_) | Device::Xdp(_) => numa::device_node(Path::new("/sys"), device),
-        Device::Pci(_) | Device::Vdev(_) => info.socket,
+        Device::Pci(_) => info.socket,
+        Device::Interface(_) | Device::Xdp(_) | Device::Vdev(_) => {
+            numa::device_node(Path::new("/sys"), device)
+        }
     };
     let link_not_applied = port.link_not_applied();
     for what in &link_not_applied {

@@ -1,7 +1,7 @@
 //! Config documents from text: what is accepted, and that every problem of a bad one is told at once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crem_api::{Document, Hold, Mode, Policy, Side, Syntax, parse, to_value};
+use crem_api::{Document, Hold, LinkFec, Mode, Policy, Side, Syntax, parse, to_value};
 
 const EXAMPLE: &str = include_str!("../examples/segment.toml");
 
@@ -43,6 +43,26 @@ fn the_example_is_read() {
     assert!(segment.is_allowed_peer("192.0.2.2".parse().unwrap()));
     assert!(segment.is_allowed_peer("192.0.2.14".parse().unwrap()));
     assert!(!segment.is_allowed_peer("192.0.2.16".parse().unwrap()));
+    let (lan, wan) = (&segment.lan_link, &segment.wan_link);
+    assert_eq!(
+        (lan.speed_mbit, lan.autonegotiation, lan.fec),
+        (Some(100_000), Some(false), Some(LinkFec::Rs))
+    );
+    assert_eq!(
+        (wan.speed_mbit, wan.autonegotiation, wan.fec),
+        (None, Some(true), None)
+    );
+    let management = document.management.as_ref().unwrap();
+    let (dns, ntp) = (management.dns.as_ref(), management.ntp.as_ref());
+    assert_eq!(
+        dns.unwrap().servers_in_order(),
+        ["192.0.2.53", "2001:db8::53"]
+    );
+    assert_eq!(dns.unwrap().search_in_order(), ["example.net"]);
+    assert_eq!(
+        ntp.unwrap().servers_in_order(),
+        ["ntp.example.net", "192.0.2.123"]
+    );
 }
 
 #[test]
@@ -319,7 +339,8 @@ fn addresses_that_no_station_has_are_refused() {
 
 #[test]
 fn segments_must_not_share() {
-    let second = EXAMPLE
+    let (segment, _) = EXAMPLE.split_once("[management]").unwrap();
+    let second = segment
         .replace("segments.a", "segments.b")
         .replace("version = 1", "");
     let both = format!("{EXAMPLE}\n{second}");

@@ -164,6 +164,51 @@ fn all_pages_of_flows_are_one_table_with_the_reason() {
 }
 
 #[test]
+fn settings_of_links_that_are_otherwise_stand_below_the_ports_with_the_reason() {
+    let port = |role: &str, not_applied: Value| {
+        json!({
+            "segment": "a", "role": role, "device": format!("{role}0"), "dataplane_link_up": true,
+            "not_applied": not_applied, "link": {"speed_mbit": 40_000, "not_known": []},
+        })
+    };
+    let lan = json!([
+        "speed_mbit: the device has no 25000 Mbit/s",
+        "pause of priority 3: EINVAL: not taken",
+        "words without a setting",
+    ]);
+    let list = json!({"ports": [port("lan", lan.clone()), port("wan", json!([]))]});
+    let well = json!({"ports": [port("lan", json!([])), port("wan", json!([]))]});
+    let answers = vec![
+        (200, "", list.clone()),
+        (200, "", list.clone()),
+        (200, "", well),
+    ];
+    let gateway = Gateway::new("ports", answers);
+    let (status, out, err) = cremctl(&gateway, &["show", "ports"]);
+    assert_eq!((status, err.as_str()), (0, ""));
+    let (ports, reasons) = out.split_once("\n\n").unwrap();
+    let counts: Vec<&str> = ports
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().nth(7).unwrap())
+        .collect();
+    assert_eq!(counts, ["3", "0"], "{out}");
+    let expected = "\
+SEGMENT  ROLE  NOT AS ASKED         WHY
+a        lan   speed_mbit           the device has no 25000 Mbit/s
+a        lan   pause of priority 3  EINVAL: not taken
+a        lan   -                    words without a setting
+";
+    assert_eq!(reasons, expected, "{out}");
+    let (status, out, _) = cremctl(&gateway, &["show", "ports", "--json"]);
+    assert_eq!(status, 0);
+    let document: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(document["ports"][0]["not_applied"], lan);
+    let (_, out, _) = cremctl(&gateway, &["show", "ports"]);
+    assert_eq!(out.lines().count(), 3, "nothing is otherwise: {out}");
+}
+
+#[test]
 fn completion_and_manual_pages_need_no_gateway() {
     let nobody = Gateway {
         socket: "/nowhere/c.sock".into(),

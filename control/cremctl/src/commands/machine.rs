@@ -91,7 +91,7 @@ pub(super) fn syslog(all: &Value) -> String {
     )
 }
 
-/// One line a port.
+/// One line a port, and below one a setting that is not as the document has it, with the reason.
 pub(super) fn ports(all: &Value) -> String {
     let row = |p: &Value| {
         let (link, module) = (&p["link"], &p["link"]["module"]);
@@ -129,5 +129,26 @@ pub(super) fn ports(all: &Value) -> String {
         "part",
         "received dBm",
     ];
-    table::rows(&header, &rows)
+    let mut text = table::rows(&header, &rows);
+    let reasons: Vec<Vec<String>> = items(&all["ports"]).flat_map(not_as_asked).collect();
+    if !reasons.is_empty() {
+        text.push('\n');
+        let header = ["segment", "role", "not as asked", "why"];
+        text.push_str(&table::rows(&header, &reasons));
+    }
+    text
+}
+
+/// A row for each setting of a port's link that is otherwise. The API has each as one text, "setting: reason".
+fn not_as_asked(port: &Value) -> impl Iterator<Item = Vec<String>> {
+    items(&port["not_applied"]).map(|told| {
+        let told = table::cell(told);
+        let (what, why) = told.split_once(": ").unwrap_or(("-", told.as_str()));
+        vec![
+            table::cell(&port["segment"]),
+            table::cell(&port["role"]),
+            what.to_owned(),
+            why.to_owned(),
+        ]
+    })
 }

@@ -58,6 +58,8 @@ pub(crate) struct Flags {
     pub(crate) control_socket: Option<String>,
     #[arg(skip)]
     pub(crate) first_listener: Option<String>,
+    #[arg(skip)]
+    pub(crate) fleet_status: Option<String>,
 }
 
 /// A finished bootstrap.
@@ -76,6 +78,7 @@ pub(crate) struct Bootstrap {
     pub(crate) control_state: PathBuf,
     pub(crate) control_socket: PathBuf,
     pub(crate) first_listener: Option<SocketAddr>,
+    pub(crate) fleet_status: PathBuf,
     pub(crate) sandbox: Sandbox,
 }
 
@@ -134,6 +137,7 @@ impl Bootstrap {
             control_state: control.state,
             control_socket: control.socket,
             first_listener: control.first_listener,
+            fleet_status: control.fleet_status,
             sandbox: sandbox?,
         })
     }
@@ -159,6 +163,7 @@ struct Control {
     state: PathBuf,
     socket: PathBuf,
     first_listener: Option<SocketAddr>,
+    fleet_status: PathBuf,
 }
 
 impl Default for Control {
@@ -167,6 +172,7 @@ impl Default for Control {
             state: "/var/lib/crem".into(),
             socket: "/run/crem/control.sock".into(),
             first_listener: None,
+            fleet_status: "/run/crem/fleet-status.json".into(),
         }
     }
 }
@@ -177,6 +183,7 @@ impl Control {
         let mut t = node.table()?;
         let state = t.or("state", d.state, path);
         let socket = t.or("socket", d.socket, path);
+        let fleet_status = t.or("fleet_status", d.fleet_status, path);
         let first_listener = t.optional("first_listener", |n| {
             n.parsed("an address with a port, such as \"192.0.2.1:8443\"")
         });
@@ -185,6 +192,7 @@ impl Control {
             state: state?,
             socket: socket?,
             first_listener: first_listener?,
+            fleet_status: fleet_status?,
         })
     }
 }
@@ -372,6 +380,7 @@ fn merged(
         .set_override_option("control.state", flags.control_state.clone())?
         .set_override_option("control.socket", flags.control_socket.clone())?
         .set_override_option("control.first_listener", flags.first_listener.clone())?
+        .set_override_option("control.fleet_status", flags.fleet_status.clone())?
         .set_override_option("sandbox.mode", flags.sandbox.clone())?
         .set_override_option("worker.cpu", flags.cpu)?
         .set_override_option("logging.filter", flags.log.clone())?

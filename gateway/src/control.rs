@@ -30,6 +30,9 @@ pub(crate) struct ControlFlags {
     /// Status socket of the exporting process.
     #[arg(long, value_name = "PATH")]
     export_status_socket: Option<String>,
+    /// File in which the fleet agent, if there is one, tells its status.
+    #[arg(long, value_name = "PATH")]
+    fleet_status: Option<String>,
     /// Where to listen over TLS for as long as the document has no listener, for the first way in.
     #[arg(long, value_name = "ADDRESS:PORT")]
     first_listener: Option<String>,
@@ -52,6 +55,7 @@ pub(crate) fn control(flags: &ControlFlags) -> ExitCode {
         control_state: flags.state.clone(),
         control_socket: flags.socket.clone(),
         first_listener: flags.first_listener.clone(),
+        fleet_status: flags.fleet_status.clone(),
         log: flags.log.clone(),
         sandbox: flags.sandbox.clone(),
         ..Flags::default()
@@ -84,6 +88,7 @@ pub(crate) fn control(flags: &ControlFlags) -> ExitCode {
             dataplane: bootstrap.status_socket,
             export: bootstrap.export_status_socket,
         },
+        fleet_status: bootstrap.fleet_status,
         confinement,
         log: feed,
         first_listener: bootstrap.first_listener,

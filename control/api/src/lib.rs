@@ -14,6 +14,7 @@ mod confinement;
 mod control_frames;
 pub mod diff;
 mod document;
+pub mod fleet;
 mod impact;
 pub mod ipfix;
 mod link;

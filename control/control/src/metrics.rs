@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::time::SystemTime;
 
 use axum::http::StatusCode;
 use crem_api::rest::SyslogState;
@@ -19,21 +20,26 @@ use crate::view::View;
 use crate::watcher::Seen;
 
 mod distributions;
+mod fleet;
 mod host;
 
 /// Metrics of this process that are no part of any other state.
 #[derive(Debug)]
 pub struct Metrics {
     directory: PathBuf,
+    fleet_status: PathBuf,
     answers: Mutex<BTreeMap<u16, u64>>,
+    not_taken: Mutex<fleet::NotTaken>,
 }
 
 impl Metrics {
-    /// Metrics of a process that keeps its state there.
-    pub fn new(directory: &Path) -> Self {
+    /// Metrics of a process that keeps its state in a directory; `fleet_status` is the file of the fleet agent.
+    pub fn new(directory: &Path, fleet_status: &Path) -> Self {
         Self {
             directory: directory.to_path_buf(),
+            fleet_status: fleet_status.to_path_buf(),
             answers: Mutex::default(),
+            not_taken: Mutex::default(),
         }
     }
 
@@ -64,6 +70,10 @@ impl Metrics {
             host::describe();
             self.process(view);
             host::set(machine, syslog);
+            let not_taken = self.not_taken.lock();
+            let mut not_taken = not_taken.unwrap_or_else(PoisonError::into_inner);
+            fleet::describe();
+            fleet::set(&self.fleet_status, SystemTime::now(), &mut not_taken);
             dataplane(seen);
         });
         handle.render() + &distributions::render(seen)

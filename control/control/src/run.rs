@@ -36,6 +36,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// Sockets of the other processes.
     pub others: Sockets,
+    /// File in which the fleet agent, if there is one, tells its status.
+    pub fleet_status: PathBuf,
     /// What this process gave up.
     pub confinement: Confinement,
     /// A document to begin the history with, if there is none.
@@ -137,7 +139,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         tokens: Arc::clone(&tokens),
         enrolment: Arc::clone(&enrolment),
         attempts: Arc::new(Attempts::default()),
-        metrics: Arc::new(Metrics::new(&options.state)),
+        metrics: Arc::new(Metrics::new(&options.state, &options.fleet_status)),
         confinement: Arc::new(options.confinement),
         engine: engine.clone(),
         journal: Arc::clone(&journal),

@@ -538,6 +538,11 @@ fn metrics_pass_the_checker_of_prometheus() {
     configured(&control);
     control.until("/readyz", |a| a.status == 200);
     control.change("?confirm=60s", &k(33));
+    let fleet = json!({
+        "state": "applied", "desired": "7-ab", "applied": "7-ab",
+        "agent": {"etcd": true, "counts": {"applied": 1}},
+    });
+    std::fs::write(control.state.join("fleet-status.json"), fleet.to_string()).unwrap();
     let mut checker = std::process::Command::new(promtool)
         .args(["check", "metrics"])
         .stdin(std::process::Stdio::piped())
@@ -545,6 +550,7 @@ fn metrics_pass_the_checker_of_prometheus() {
         .spawn()
         .unwrap();
     let text = control.get("/metrics").text;
+    assert!(text.contains("\ncrem_fleet_agent_up 1\n"), "{text}");
     checker
         .stdin
         .take()

@@ -1,62 +1,18 @@
-//! The status that a gateway tells the fleet: one JSON document in a key of its own, which goes with the lease of
-//! the agent, and the same in a file of the gateway.
-
-use std::collections::BTreeMap;
+//! The status of a gateway, which is a document of [`crem_api::fleet`]: what counts when.
 
 use crem_api::rest::Problem;
-use serde::{Deserialize, Serialize};
 
-/// How a gateway stands to the document that it is to have.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// There is no layer: the gateway is left alone.
-    #[default]
-    None,
-    /// It waits: `waiting_for` says for what.
-    Waiting,
-    /// It is changing.
-    RollingOut,
-    /// It has the document, confirmed.
-    Applied,
-    /// It had the document, and somebody changed it at the gateway.
-    ChangedLocally,
-    /// The document cannot be accepted here; nothing was changed.
-    Refused,
-    /// The document was in force, or was to come into force, and what ran before came back.
-    Failed,
-}
+pub use crem_api::fleet::{Agent, Counts, Local, OTHER, Phase, REASONS, Status};
 
-/// The status of a gateway.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Status {
-    /// Which gateway.
-    pub node: String,
-    /// Its fleet.
-    pub fleet: String,
-    /// Its pair.
-    pub pair: String,
-    /// Version of the program.
-    pub software: String,
-    /// How it stands.
-    pub state: Phase,
-    /// Version of the document that it is to have: the revision of etcd in which the last layer was written, and a
-    /// digest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub desired: Option<String>,
-    /// Version that was applied and confirmed last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub applied: Option<String>,
-    /// Revision of the gateway that runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub running: Option<u64>,
-    /// Mode in force of each segment.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub modes: BTreeMap<String, String>,
-    /// What it waits for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting_for: Option<String>,
-    /// Why it was refused or failed: a problem document (RFC 9457).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<Box<Problem>>,
+/// Counts a document that is not tried again.
+pub(crate) fn count_given_up(counts: &mut Counts, phase: Phase, problem: &Problem) {
+    if phase == Phase::Refused {
+        counts.refused += 1;
+    } else {
+        counts.failed += 1;
+    }
+    let name = problem.kind.rsplit(':').next().unwrap_or_default();
+    let known = REASONS.into_iter().find(|reason| *reason == name);
+    let reason = known.unwrap_or(OTHER);
+    *counts.reasons.entry(reason.to_owned()).or_default() += 1;
 }

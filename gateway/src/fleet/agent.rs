@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crem_fleet::keys::Keys;
 use crem_fleet::machine::BoxState;
-use crem_fleet::status::{Phase, Status};
+use crem_fleet::status::{self, Local, Phase, Status};
 use crem_fleet::store::{Store, Turn};
 use crem_fleet::wire::{self, Event, path};
 use crem_fleet::{Action, Input, Machine, Settings};
@@ -27,6 +27,8 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)
 const REREAD: Duration = Duration::from_secs(300);
 /// The lock outlives the way back of a change: nobody else of the pair begins before that is over.
 const LOCK_MARGIN_S: u64 = 30;
+/// The file with the status is written at least so often: whoever reads it sees by its age whether we are here.
+const BEAT: Duration = Duration::from_secs(10);
 /// Most of what follows from one thing that happened: enough for a whole change, and a bound.
 const MAX_STEPS: usize = 64;
 
@@ -57,6 +59,9 @@ pub(super) struct Agent {
     try_at: Instant,
     pause: Duration,
     told: Option<Phase>,
+    /// What is to be in the file with the status, and what is and since when.
+    local: Local,
+    written: Option<(Local, Instant)>,
 }
 
 impl Agent {
@@ -78,6 +83,8 @@ impl Agent {
             try_at: now,
             pause: AGAIN[0],
             told: None,
+            local: Local::default(),
+            written: None,
             settings,
         }
     }
@@ -92,6 +99,7 @@ impl Agent {
             }
             self.reach_etcd().await;
             self.look().await;
+            self.write_status();
             let wake = tokio::time::sleep(self.rest());
             let event = tokio::select! {
                 _ = &mut stop => break,
@@ -332,6 +340,19 @@ impl Agent {
         ours
     }
 
+    /// Writes the file with the status, if something is otherwise or it becomes old.
+    fn write_status(&mut self) {
+        self.local.agent = status::Agent {
+            etcd: self.link.is_some(),
+            counts: self.machine.counts().clone(),
+        };
+        let fresh = self.written.as_ref().filter(|(_, at)| at.elapsed() < BEAT);
+        if fresh.is_none_or(|(written, _)| *written != self.local) {
+            files::replace(&self.settings.status, &self.local, false);
+            self.written = Some((self.local.clone(), Instant::now()));
+        }
+    }
+
     async fn report(&mut self, status: &Status) {
         if self.told != Some(status.state) {
             self.told = Some(status.state);
@@ -340,7 +361,8 @@ impl Agent {
             let words = problem.or(status.waiting_for.as_deref()).unwrap_or("");
             tracing::info!("{:?}: {desired} {words}", status.state);
         }
-        files::replace(&self.settings.status, status, false);
+        self.local.status = status.clone();
+        self.write_status();
         let value = serde_json::to_string(status).unwrap_or_default();
         if let Some(lease) = self.status_lease {
             let put = wire::put(&self.keys.status(), &value, lease);

@@ -81,13 +81,30 @@ fn documents_come_from_layers_and_bad_ones_are_told_and_left_out() {
     );
     // The next good one goes on.
     world.put(BASE, &base(20));
-    world.wait_state("applied");
+    let status = world.wait_state("applied");
     assert_eq!(k(&world), 20);
     let local = std::fs::read_to_string(world.folder.join("status.json")).unwrap();
-    assert_eq!(
-        serde_json::from_str::<Value>(&local).unwrap(),
-        world.status()
-    );
+    let mut local = serde_json::from_str::<Value>(&local).unwrap();
+    let agent = local.as_object_mut().unwrap().remove("agent");
+    assert_eq!(local, world.status());
+    assert_eq!(agent.unwrap()["etcd"], true);
+    // The same as numbers.
+    let told = |line: String| {
+        let line = format!("{line}\n");
+        world::until(&line, || world.metrics().contains(&line).then_some(()));
+    };
+    let revision = status["desired"].as_str().unwrap().split('-').next();
+    told(format!(
+        "crem_fleet_revision{{kind=\"desired\"}} {}",
+        revision.unwrap()
+    ));
+    told("crem_fleet_agent_up 1".to_owned());
+    told("crem_fleet_etcd_up 1".to_owned());
+    told("crem_fleet_state{state=\"applied\"} 1".to_owned());
+    told("crem_fleet_documents_total{outcome=\"applied\"} 2".to_owned());
+    told("crem_fleet_failures_total{reason=\"fleet-layer\"} 1".to_owned());
+    world.kill_etcd();
+    told("crem_fleet_etcd_up 0".to_owned());
 }
 
 #[test]

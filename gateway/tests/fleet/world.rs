@@ -212,6 +212,7 @@ impl World {
         command.args(["--state".as_ref(), path("state").as_os_str()]);
         command.args(["--socket".as_ref(), path("c.sock").as_os_str()]);
         command.args(["--status-socket".as_ref(), path("d.sock").as_os_str()]);
+        command.args(["--fleet-status".as_ref(), path("status.json").as_os_str()]);
         self.control = Some(started(command));
     }
 
@@ -256,6 +257,13 @@ impl World {
         let stream = UnixStream::connect(self.folder.join("c.sock")).unwrap();
         let answer = ask(stream, "GET", path, "", "").unwrap();
         serde_json::from_str(&answer.1).unwrap()
+    }
+
+    /// The metrics of control as text.
+    pub(crate) fn metrics(&self) -> String {
+        let stream = UnixStream::connect(self.folder.join("c.sock")).unwrap();
+        let answer = ask(stream, "GET", "/metrics", "", "").unwrap();
+        answer.1
     }
 
     /// Replaces a part of the document by the API, as somebody at the gateway would.

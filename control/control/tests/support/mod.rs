@@ -299,6 +299,7 @@ impl Control {
                 dataplane: state.join("dataplane.sock"),
                 export: state.join("export.sock"),
             },
+            fleet_status: state.join("fleet-status.json"),
             confinement: crem_api::Confinement::default(),
             import: None,
             first_listener: None,

@@ -12,7 +12,7 @@ use crate::health::{Health, problem as health_problem};
 use crate::layers::Version;
 use crate::memory::Attempt;
 use crate::settings::LocalChanges;
-use crate::status::Phase;
+use crate::status::{Phase, count_given_up};
 use crate::store::{Halt, Store};
 
 /// Prefix of the types of problems.
@@ -347,6 +347,7 @@ impl Machine {
             OperationState::Succeeded => self.confirmed(&change),
             OperationState::Running => self.state = State::Gating(change),
             OperationState::Failed | OperationState::RolledBack => {
+                self.counts.rolled_back += 1;
                 let cause = operation.problem.as_ref().and_then(|p| p.cause);
                 let nobody = matches!(cause, Some(Cause::Timeout | Cause::Restart));
                 let found = operation.problem.unwrap_or_default();
@@ -368,6 +369,7 @@ impl Machine {
     pub(super) fn applied(&mut self, version: &str) {
         if self.memory.applied.as_deref() != Some(version) || self.memory.attempt.is_some() {
             self.memory.note_applied(version);
+            self.counts.applied += 1;
         }
     }
 
@@ -380,6 +382,7 @@ impl Machine {
         };
         let newest = wanted.filter(|v| v.to_string() == version);
         self.halt = newest.map(|v| (v, halt));
+        count_given_up(&mut self.counts, phase, &problem);
         self.memory.give_up(version, phase, problem);
     }
 

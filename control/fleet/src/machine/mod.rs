@@ -39,7 +39,7 @@ use crate::health::Health;
 use crate::layers::{Desired, Version};
 use crate::memory::Memory;
 use crate::settings::{LocalChanges, Rollout, Settings};
-use crate::status::{Phase, Status};
+use crate::status::{Counts, Phase, Status};
 use crate::store::{Halt, Store, Turn};
 
 /// Tries of a version that end without a verdict on it, until it is given up.
@@ -201,6 +201,7 @@ pub struct Machine {
     waiting_for: Option<String>,
     told: Option<Status>,
     template: Status,
+    counts: Counts,
 }
 
 impl Machine {
@@ -224,6 +225,7 @@ impl Machine {
             halt: None,
             waiting_for: None,
             told: None,
+            counts: Counts::default(),
             template: Status {
                 node: identity.node.clone(),
                 fleet: identity.fleet.clone(),
@@ -240,6 +242,11 @@ impl Machine {
             self.state,
             State::Idle | State::Planning(..) | State::Waiting(_) | State::GivingBack
         )
+    }
+
+    /// What became of documents since the start.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// The status is told again, since it is gone where it was told.
@@ -285,7 +292,9 @@ impl Machine {
     fn due_halt(&mut self, store: Option<&Store>) -> Option<Halt> {
         let store = store?;
         let (version, halt) = self.halt.take()?;
-        store.may_halt(&version).then_some(halt)
+        let due = store.may_halt(&version);
+        self.counts.halts += u64::from(due);
+        due.then_some(halt)
     }
 
     fn status(&self, store: Option<&Store>) -> Status {

@@ -302,6 +302,13 @@ fn a_document_is_planned_written_watched_and_confirmed_under_the_lock() {
     assert_eq!((w.store.held("a"), w.halt.is_some()), (None, false));
     w.pass(60);
     assert_eq!(w.log.len(), 5, "nothing is left to do");
+    assert_eq!(counted(&w), [1, 0, 0, 0, 0]);
+}
+
+/// Documents applied, refused and given up, changes taken back, halts.
+fn counted(w: &World) -> [u64; 5] {
+    let c = w.machine.counts();
+    [c.applied, c.refused, c.failed, c.rolled_back, c.halts]
 }
 
 #[test]
@@ -313,6 +320,7 @@ fn what_runs_already_is_applied_without_a_lock() {
         (w.log.as_slice(), w.status.state),
         (&["plan"][..], Phase::Applied)
     );
+    assert_eq!(counted(&w), [1, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -329,6 +337,8 @@ fn a_document_with_problems_is_refused_once_and_halts_the_rollout() {
         w.status.desired.clone().unwrap()
     );
     assert_eq!(w.document(), &json!({"v": 0}));
+    assert_eq!(counted(&w), [0, 1, 0, 0, 1]);
+    assert_eq!(w.machine.counts().reasons["validation"], 1);
     // Neither a restart nor a halt of itself makes it try again.
     w.restart();
     w.pass(60);
@@ -432,6 +442,8 @@ fn a_sick_gateway_is_taken_back_and_the_document_not_tried_again() {
     assert_eq!(told.kind, "urn:crem:problem:fleet-health");
     assert!(told.detail.contains("does not run revision 1"), "{told:?}");
     assert!(w.halt.is_some());
+    assert_eq!(counted(&w), [0, 0, 1, 1, 1]);
+    assert_eq!(w.machine.counts().reasons["fleet-health"], 1);
     // The same document written once more is another try.
     w.desire(&json!({"v": 1}));
     w.pass(10);
@@ -514,6 +526,8 @@ fn what_the_gateway_took_back_is_tried_again_only_where_nobody_judged_it() {
         assert_eq!(w.status.state, phase, "{cause:?}");
         let told = w.status.problem.as_ref().and_then(|p| p.cause);
         assert_eq!(told, (phase == Phase::Failed).then_some(cause));
+        let failed = u64::from(phase == Phase::Failed);
+        assert_eq!(counted(&w), [1 - failed, 0, failed, 1, failed], "{cause:?}");
     }
 }
 

@@ -199,7 +199,7 @@ impl Mode {
 }
 
 /// A host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Host {
     /// At side A.
     #[default]

@@ -4,6 +4,7 @@
 mod act;
 mod store;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ use super::topology::{Place, Topology};
 
 /// Time to come up, and for each document to get where it is to be.
 const LIMIT: Duration = Duration::from_secs(15);
+/// After so many seconds a change that nobody confirms comes back by itself. An agent gives it up after three quarters.
+const CONFIRM_S: u64 = 12;
 /// How often it is looked whether it is there.
 const LOOK: Duration = Duration::from_millis(100);
 /// What of a document is of one gateway; the rest is the base of both.
@@ -34,6 +37,20 @@ pub struct Fleet {
     /// How long etcd is away, milliseconds.
     #[serde(default = "default_away")]
     pub away_ms: u64,
+    /// How long all has to be well before a change is confirmed, seconds.
+    #[serde(default = "default_settle")]
+    pub settle_s: u64,
+    /// What is done, in order.
+    #[serde(default = "default_acts")]
+    pub acts: Vec<Act>,
+}
+
+fn default_settle() -> u64 {
+    1
+}
+
+fn default_acts() -> Vec<Act> {
+    Act::USUAL.to_vec()
 }
 
 fn default_away() -> u64 {
@@ -51,6 +68,14 @@ pub struct FleetReport {
     pub restored_without_etcd: u64,
     /// From each change of a gateway to its confirmation, milliseconds since 1970.
     pub changes: Vec<(String, u64, u64)>,
+    /// From each change of a gateway to its being cancelled.
+    pub cancelled: Vec<(String, u64, u64)>,
+    /// Changes that were begun at each gateway.
+    pub begun: BTreeMap<String, u64>,
+    /// Why nobody began any more.
+    pub halted: Option<String>,
+    /// Packets that were restored after a better document was written.
+    pub restored_again: u64,
 }
 
 /// The fleet at work.
@@ -63,7 +88,11 @@ pub(crate) struct FleetSite {
     program: PathBuf,
     folder: PathBuf,
     base: Option<Value>,
+    own: BTreeMap<Host, Value>,
     away: Duration,
+    settle_s: u64,
+    /// The second gateway has been given what the first one has begun with.
+    is_followed: bool,
     acts: std::vec::IntoIter<Act>,
     now: Option<(Act, Instant)>,
     looked: Instant,
@@ -91,8 +120,11 @@ impl FleetSite {
             program,
             folder: folder.to_owned(),
             base: None,
+            own: BTreeMap::new(),
             away: Duration::from_millis(fleet.away_ms),
-            acts: Act::ALL.to_vec().into_iter(),
+            settle_s: fleet.settle_s,
+            is_followed: false,
+            acts: fleet.acts.clone().into_iter(),
             now: None,
             looked: Instant::now(),
             report: FleetReport::default(),
@@ -129,6 +161,7 @@ impl FleetSite {
     ) -> Result<(), Failure> {
         let (base, own) = parted(document)?;
         self.store.put(&overlay(host), &own.to_string())?;
+        self.own.insert(host, own);
         if self.base.is_none() {
             self.store.put(BASE, &base.to_string())?;
             self.base = Some(base);
@@ -159,11 +192,12 @@ impl FleetSite {
         format!(
             "node = {:?}\nfleet = \"sc\"\npair = \"ab\"\ncontrol = {:?}\nmemory = {:?}\nstatus = {:?}\n\
              [etcd]\nendpoints = {{ \"http://127.0.0.1:2379\" = {{}} }}\nlease_s = 5\n\
-             [rollout]\nconfirm_s = 12\nsettle_s = 1\n",
+             [rollout]\nconfirm_s = {CONFIRM_S}\nsettle_s = {}\n",
             node(host),
             api::socket(host).display().to_string(),
             file("memory.json").display().to_string(),
             file("status.json").display().to_string(),
+            self.settle_s,
         )
     }
 
@@ -181,14 +215,17 @@ impl FleetSite {
         }
         self.looked = Instant::now();
         let Some((act, since)) = self.now else {
-            let Some(act) = self.acts.next() else {
+            let Some(&act) = self.acts.as_slice().first() else {
                 return Ok(true);
             };
-            act.begin(self, restored())?;
-            self.now = Some((act, Instant::now()));
+            if act.is_due(restored()) {
+                self.acts.next();
+                act.begin(self, restored())?;
+                self.now = Some((act, Instant::now()));
+            }
             return Ok(false);
         };
-        if act.is_done(self, since)? {
+        if act.is_done(self, since, restored())? {
             let ms = since.elapsed().as_millis() as u64;
             self.report.done.push((act.name().to_owned(), ms));
             act.end(self, restored());
@@ -211,10 +248,16 @@ impl FleetSite {
     pub(crate) fn finish(&mut self) -> Result<FleetReport, Failure> {
         for host in Self::HOSTS {
             let page = Http::connect(&api::socket(host))?.ask(Ask::get("/v1/audit?limit=1000"))?;
-            let changes = changes(&page.json())?;
+            let page = page.json();
             let name = gateway_name(host);
-            let named = changes.into_iter().map(|(a, b)| (name.to_owned(), a, b));
-            self.report.changes.extend(named);
+            let named = |times: Vec<(u64, u64)>| {
+                let all = times.into_iter();
+                all.map(move |(from, to)| (name.to_owned(), from, to))
+            };
+            let report = &mut self.report;
+            report.changes.extend(named(changes(&page, CONFIRM)?));
+            report.cancelled.extend(named(changes(&page, CANCEL)?));
+            report.begun.insert(name.to_owned(), begun(&page));
         }
         for (host, agent) in &mut self.agents {
             let status = agent.stop()?;
@@ -230,6 +273,11 @@ impl FleetSite {
 
 /// Keys.
 const BASE: &str = "/crem/v1/fleets/sc/base";
+const HALTED: &str = "/crem/v1/fleets/sc/rollout/halted";
+const LOCK: &str = "/crem/v1/fleets/sc/rollout/locks/ab";
+/// What ends a change, as the audit log names it.
+const CONFIRM: &str = "POST /v1/commit:confirm";
+const CANCEL: &str = "POST /v1/commit:cancel";
 
 fn node(host: Host) -> String {
     gateway_name(host).to_lowercase()
@@ -261,22 +309,31 @@ fn parted(document: &Value) -> Result<(Value, Value), Failure> {
     Ok((base, own))
 }
 
-/// From each change in an audit log to its confirmation.
-fn changes(page: &Value) -> Result<Vec<(u64, u64)>, Failure> {
+/// From each change in an audit log to what ended it.
+fn changes(page: &Value, end: &str) -> Result<Vec<(u64, u64)>, Failure> {
     let records = page["records"].as_array().ok_or("no audit log")?;
     let mut begun = None;
     let mut changes = Vec::new();
     for record in records {
         let at = record["at_ms"].as_u64().ok_or("a record without a time")?;
-        match (record["action"].as_str(), record["outcome"].as_str()) {
-            (Some("PUT /v1/config"), Some("200" | "202")) => begun = Some(at),
-            (Some("POST /v1/commit:confirm"), Some("200")) => {
-                changes.extend(begun.take().map(|from| (from, at)));
-            }
-            _ => {}
+        if is_begun(record) {
+            begun = Some(at);
+        } else if record["action"] == end && record["outcome"] == "200" {
+            changes.extend(begun.take().map(|from| (from, at)));
         }
     }
     Ok(changes)
+}
+
+fn is_begun(record: &Value) -> bool {
+    let outcome = record["outcome"].as_str();
+    record["action"] == "PUT /v1/config" && matches!(outcome, Some("200" | "202"))
+}
+
+/// Changes in an audit log, whatever became of them.
+fn begun(page: &Value) -> u64 {
+    let records = page["records"].as_array().into_iter().flatten();
+    records.filter(|record| is_begun(record)).count() as u64
 }
 
 /// Whether changes of one gateway and of the other never were under way at once.
@@ -294,9 +351,9 @@ fn in_turn(changes: &[(String, u64, u64)]) -> bool {
 
 /// Everything about the fleet in a run.
 pub(crate) fn judge(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
-    if scenario.fleet.is_none() {
+    let Some(wanted) = &scenario.fleet else {
         return;
-    }
+    };
     let fleet = &run.fleet;
     let times: Vec<_> = fleet
         .done
@@ -304,7 +361,7 @@ pub(crate) fn judge(scenario: &Scenario, run: &RunReport, found: &mut Vec<Findin
         .map(|(n, ms)| format!("{n} after {ms} ms"))
         .collect();
     found.push(Finding::new(
-        fleet.missing.is_none() && fleet.done.len() == Act::ALL.len(),
+        fleet.missing.is_none() && fleet.done.len() == wanted.acts.len(),
         format!(
             "{}: through etcd {}; missing {:?}",
             run.mode,
@@ -313,22 +370,64 @@ pub(crate) fn judge(scenario: &Scenario, run: &RunReport, found: &mut Vec<Findin
         ),
     ));
     let of = |name: &str| fleet.changes.iter().filter(|(n, ..)| n == name).count();
-    // The first document and three more.
+    // The first document, and what the acts bring.
+    let confirmed = 1 + wanted.acts.iter().filter(|act| act.is_confirmed()).count();
     let (a, b) = (of("gwA"), of("gwB"));
     found.push(Finding::new(
-        a == 4 && b == 4 && in_turn(&fleet.changes),
+        a == confirmed && b == confirmed && in_turn(&fleet.changes),
         format!(
-            "{}: {a} and {b} changes, confirmed, never both gateways at once: {:?}",
+            "{}: {a} and {b} changes, {confirmed} each, confirmed, never both gateways at once: {:?}",
             run.mode, fleet.changes
         ),
     ));
-    found.push(Finding::new(
-        fleet.restored_without_etcd > 0,
-        format!(
-            "{}: {} packets restored while etcd was away",
-            run.mode, fleet.restored_without_etcd
+    if wanted.acts.contains(&Act::Away) {
+        found.push(Finding::new(
+            fleet.restored_without_etcd > 0,
+            format!(
+                "{}: {} packets restored while etcd was away",
+                run.mode, fleet.restored_without_etcd
+            ),
+        ));
+    }
+    if wanted.acts.contains(&Act::Worse) {
+        found.extend(gate(fleet, confirmed as u64, &run.mode));
+    }
+    if wanted.acts.contains(&Act::Better) {
+        let again = fleet.restored_again;
+        let words = "packets restored since a better document was written";
+        found.push(Finding::new(
+            again > 0,
+            format!("{}: {again} {words}", run.mode),
+        ));
+    }
+}
+
+/// The gate of gateway A took one change back, before the gateway did so by itself, and B never began with it.
+fn gate(fleet: &FleetReport, confirmed: u64, mode: &str) -> [Finding; 3] {
+    let gate_ms = CONFIRM_S * 750..CONFIRM_S * 1000;
+    let in_time = |(name, from, to): &(String, u64, u64)| {
+        name == "gwA" && gate_ms.contains(&to.saturating_sub(*from))
+    };
+    let cancelled = &fleet.cancelled;
+    let reason = fleet.halted.as_deref().unwrap_or_default();
+    let begun = |name: &str| fleet.begun.get(name).copied();
+    [
+        Finding::new(
+            matches!(cancelled.as_slice(), [one] if in_time(one)),
+            format!("{mode}: one change taken back by A after {gate_ms:?} ms: {cancelled:?}"),
         ),
-    ));
+        Finding::new(
+            reason.starts_with("urn:crem:problem:fleet-health: ") && reason.contains("peer "),
+            format!("{mode}: the fleet stood still: {reason:?}"),
+        ),
+        Finding::new(
+            begun("gwA") == Some(confirmed + 1) && begun("gwB") == Some(confirmed),
+            format!(
+                "{mode}: changes begun, one more at A than at B: {:?}",
+                fleet.begun
+            ),
+        ),
+    ]
 }
 
 #[cfg(test)]
@@ -372,6 +471,35 @@ mod tests {
             record(4, "PUT /v1/config", "422"),
             record(5, "PUT /v1/config", "202"),
         ]});
-        assert_eq!(changes(&page).unwrap(), [(1, 3)]);
+        assert_eq!(changes(&page, CONFIRM).unwrap(), [(1, 3)]);
+        assert_eq!((changes(&page, CANCEL).unwrap(), begun(&page)), (vec![], 2));
+    }
+
+    #[test]
+    fn a_gate_that_did_not_act_is_seen() {
+        let well = FleetReport {
+            cancelled: vec![("gwA".to_owned(), 1_000, 10_200)],
+            begun: [("gwA".to_owned(), 3), ("gwB".to_owned(), 2)].into(),
+            halted: Some("urn:crem:problem:fleet-health: peer 10.0.0.2 does not answer".to_owned()),
+            ..FleetReport::default()
+        };
+        let ok = |spoil: fn(&mut FleetReport)| {
+            let mut fleet = well.clone();
+            spoil(&mut fleet);
+            gate(&fleet, 2, "x").iter().all(|f| f.ok)
+        };
+        assert!(ok(|_| ()));
+        assert!(!ok(|f| f.cancelled.clear()));
+        assert!(!ok(|f| f.cancelled[0].0 = "gwB".to_owned()));
+        assert!(!ok(|f| f.cancelled[0].2 = 13_000), "the deadline did it");
+        assert!(!ok(|f| f.cancelled[0].2 = 5_000));
+        assert!(!ok(|f| f.halted = None));
+        assert!(!ok(
+            |f| f.halted = Some("urn:crem:problem:rolled-back: peer ".to_owned())
+        ));
+        assert!(!ok(|f| f
+            .begun
+            .insert("gwB".to_owned(), 3)
+            .map_or((), drop)));
     }
 }

@@ -4,22 +4,14 @@
 
 mod support;
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
-use support::{Gateway, cremctl};
+use support::{Gateway, Place, cremctl};
 
 fn problem(name: &str, status: u16) -> Value {
     json!({
         "type": format!("urn:crem:problem:{name}"), "title": "Title", "status": status, "detail": "Detail.",
         "errors": [{"pointer": "/version", "code": "missing", "detail": "Found nothing, expected 1."}],
     })
-}
-
-fn file(name: &str, text: &str) -> String {
-    let path = std::env::temp_dir().join(format!("cremctl-{}-{name}", std::process::id()));
-    std::fs::write(&path, text).unwrap();
-    path.display().to_string()
 }
 
 #[test]
@@ -33,8 +25,9 @@ fn a_change_is_made_of_what_was_seen() {
         "apply",
         vec![(200, "\"7-abc\"", json!({})), (202, "\"8-def\"", written)],
     );
-    let toml = file("d.toml", "version = 1\n");
-    let (status, out, err) = cremctl(&gateway, &["config", "apply", &toml, "--confirm", "120s"]);
+    let toml = Place::file("d.toml", "version = 1\n");
+    let arguments = ["config", "apply", &toml.name(), "--confirm", "120s"];
+    let (status, out, err) = cremctl(&gateway, &arguments);
     assert_eq!((status, err.as_str()), (0, ""));
     let expected = "~ /version: 0 -> 1\nrevision 8 runs and is rolled back in 120 s: \
                     cremctl config confirm 8\n";
@@ -117,10 +110,7 @@ fn each_kind_of_failure_has_its_status_and_is_one_document() {
     let over = json!({"state": "rolled_back", "problem": problem("rolled-back", 200)});
     let gateway = Gateway::new("rolled", vec![(200, "", over)]);
     assert_eq!(cremctl(&gateway, &["show", "operation", "op-1"]).0, 5);
-    let nobody = Gateway {
-        socket: "/nowhere/c.sock".into(),
-        asked: Arc::default(),
-    };
+    let nobody = Gateway::nowhere();
     let (status, out, _) = cremctl(&nobody, &["show", "commit", "--json"]);
     let document: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
@@ -210,19 +200,15 @@ a        lan   -                    words without a setting
 
 #[test]
 fn completion_and_manual_pages_need_no_gateway() {
-    let nobody = Gateway {
-        socket: "/nowhere/c.sock".into(),
-        asked: Arc::default(),
-    };
+    let nobody = Gateway::nowhere();
     let (status, out, _) = cremctl(&nobody, &["completion", "bash"]);
     assert!(status == 0 && out.contains("cremctl"), "{out}");
-    let directory = std::env::temp_dir().join(format!("cremctl-{}-man", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let path = directory.display().to_string();
-    assert_eq!(cremctl(&nobody, &["man", &path]).0, 0);
+    let place = Place::new("man");
+    let directory = place.path();
+    std::fs::create_dir_all(directory).unwrap();
+    assert_eq!(cremctl(&nobody, &["man", &place.name()]).0, 0);
     assert!(directory.join("cremctl.1").exists());
     assert!(directory.join("cremctl-config-apply.1").exists());
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -257,12 +243,12 @@ fn a_capture_is_asked_for_as_it_was_said_and_fetched_into_a_new_file() {
     assert_eq!((status, err.as_str()), (0, ""));
     assert!(out.contains("ab12  a        wan   running"), "{out}");
     assert_eq!(cremctl(&gateway, &["capture", "list"]).0, 0);
-    let path = std::env::temp_dir().join(format!("cremctl-{}-fetched", std::process::id()));
-    let name = path.display().to_string();
+    let place = Place::new("fetched");
+    let (path, name) = (place.path(), place.name());
     let (status, out, _) = cremctl(&gateway, &["capture", "fetch", "ab12", &name]);
     assert_eq!((status, out), (0, format!("{name}: 8 octets\n")));
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "\"frames\"");
-    std::fs::remove_file(&path).unwrap();
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "\"frames\"");
+    std::fs::remove_file(path).unwrap();
     let (status, _, err) = cremctl(&gateway, &["capture", "fetch", "ab12", &name]);
     assert_eq!(status, 4, "{err}");
     assert!(!path.exists());
@@ -291,7 +277,8 @@ fn a_bundle_is_waited_for_and_copied_over_nothing() {
     let asked = gateway.asked();
     assert_eq!(asked[1].0, "GET /v1/support-bundles/cd34?wait=20s");
     assert_eq!(asked[3].0, "GET /v1/support-bundles/cd34/file");
-    let taken = file("taken", "mine");
+    let place = Place::file("taken", "mine");
+    let taken = place.name();
     let gateway = Gateway::new("support-taken", vec![(200, "", json!("xy"))]);
     assert_eq!(
         cremctl(&gateway, &["support", "fetch", "cd34", &taken]).0,

@@ -65,6 +65,8 @@ struct Terminal {
     ours: File,
     theirs: OwnedFd,
     child: Child,
+    /// What it looks at, until it ends.
+    _gateway: Gateway,
     seen: String,
 }
 
@@ -97,6 +99,7 @@ impl Terminal {
             ours: File::from(ours),
             theirs,
             child,
+            _gateway: gateway,
             seen: String::new(),
         }
     }

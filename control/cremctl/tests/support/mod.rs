@@ -10,7 +10,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -19,16 +19,56 @@ use serde_json::Value;
 /// Status, ETag and document of an answer.
 pub type Answer = (u16, &'static str, Value);
 
+/// A place for a file or a directory of a test; what is there goes with the value, also when the test fails.
+pub struct Place(PathBuf);
+
+impl Place {
+    pub fn new(name: &str) -> Self {
+        let name = format!("cremctl-{}-{name}", std::process::id());
+        let place = Self(std::env::temp_dir().join(name));
+        place.clear();
+        place
+    }
+
+    /// With a file of this text.
+    pub fn file(name: &str, text: &str) -> Self {
+        let place = Self::new(name);
+        std::fs::write(&place.0, text).unwrap();
+        place
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn clear(&self) {
+        // One of both, or neither.
+        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// Answers requests in turn and notes them: first line, If-Match and body.
 pub struct Gateway {
     pub socket: PathBuf,
+    _place: Option<Place>,
     pub asked: Arc<Mutex<Vec<(String, String, String)>>>,
 }
 
 impl Gateway {
     pub fn new(name: &str, answers: Vec<Answer>) -> Self {
-        let socket = std::env::temp_dir().join(format!("cremctl-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_file(&socket);
+        let place = Place::new(name);
+        let socket = place.path().to_owned();
         let listener = UnixListener::bind(&socket).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let notes = Arc::clone(&asked);
@@ -61,7 +101,20 @@ impl Gateway {
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         });
-        Self { socket, asked }
+        Self {
+            socket,
+            _place: Some(place),
+            asked,
+        }
+    }
+
+    /// One that is not there.
+    pub fn nowhere() -> Self {
+        Self {
+            socket: "/nowhere/c.sock".into(),
+            _place: None,
+            asked: Arc::default(),
+        }
     }
 
     pub fn asked(&self) -> Vec<(String, String, String)> {

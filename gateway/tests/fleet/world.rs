@@ -277,9 +277,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.folder);
-        }
+        // Who still runs would write into it again.
+        (self.agent, self.control, self.etcd) = (None, None, None);
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

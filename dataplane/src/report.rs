@@ -8,6 +8,11 @@ use crate::snapshot::SegmentSnapshot;
 use crate::team::Team;
 
 impl<P: Platform> Segment<P> {
+    /// The devices of its ports, LAN and WAN: for whoever holds their other ends.
+    pub fn devices(&mut self) -> (&mut P::Port, &mut P::Port) {
+        (&mut self.lan.device, &mut self.wan.device)
+    }
+
     /// Puts the state of the segment into `to`, whose memory is kept.
     pub fn describe(&mut self, to: &mut SegmentSnapshot) {
         // The devices count for all workers.

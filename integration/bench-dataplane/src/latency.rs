@@ -4,7 +4,9 @@
 use crem_dataplane::buffer::Buffer;
 use serde_json::{Value, json};
 
+use crate::gateway::Gateway;
 use crate::rows::{Plan, Pools, settled};
+use crate::seat::Seat;
 use crate::timing::{at, thread_time};
 use crate::world::{World, is_source};
 use crem_core::time::Instant;
@@ -111,43 +113,32 @@ fn phase(
 ) -> Result<(), String> {
     let start = world.now().0;
     world.arrive(PACKETS, |n| start + n * interval)?;
-    world.sender.lan.borrow_mut().received = Some(Vec::new());
-    world.sender.wan.borrow_mut().marks = Some(Vec::new());
+    let seat = only(&mut world.sender)?;
+    seat.lan().received = Some(Vec::new());
+    seat.wan().marks = Some(Vec::new());
     let (cpu, real, tsc) = (thread_time(), clock.now_ns(), rdtsc());
     let now = || start + clock.now_ns() - real;
     let end = start + (PACKETS as u64 + 32) * interval;
     // To the last packet, however late.
-    while now() < end || !world.sender.lan.borrow().arriving.is_empty() {
+    while now() < end || !seat.lan().arriving.is_empty() {
         let present = now();
-        world.sender.lan.borrow_mut().now = present;
-        world.sender.wan.borrow_mut().now = present;
-        world.sender.segment.turn(&|| Instant(now()));
-        world.sender.wan.borrow_mut().note_sent();
+        seat.lan().now = present;
+        seat.wan().now = present;
+        seat.segment.turn(&|| Instant(now()));
+        seat.wan().note_sent();
     }
     let end = now();
     let wall = Duration::from_nanos(clock.now_ns() - real);
     let away = wall.saturating_sub(thread_time().saturating_sub(cpu));
-    let received = world
-        .sender
-        .lan
-        .borrow_mut()
-        .received
-        .take()
-        .unwrap_or_default();
-    let marks = world
-        .sender
-        .wan
-        .borrow_mut()
-        .marks
-        .take()
-        .unwrap_or_default();
+    let received = seat.lan().received.take().unwrap_or_default();
+    let marks = seat.wan().marks.take().unwrap_or_default();
     if away > TOLERANCE.max(wall / 50) {
         latency.left_out += 1;
     } else {
-        let lane = world.sender.wan.borrow();
+        let lane = seat.wan();
         let mut marks = marks.into_iter().peekable();
         let mut source = 0;
-        for (n, frame) in lane.sent.iter().enumerate() {
+        for (n, (_, frame)) in lane.sent.iter().enumerate() {
             while marks.next_if(|(_, count)| *count <= n).is_some() {}
             let Some((sent, _)) = marks.peek() else { break };
             if !is_source(frame.octets()) {
@@ -167,4 +158,12 @@ fn phase(
         }
     }
     world.finish(start, end)
+}
+
+/// The worker of a gateway that has one.
+fn only(gateway: &mut Gateway) -> Result<&mut Seat, String> {
+    match gateway.seats.as_mut_slice() {
+        [only] => Ok(only),
+        _ => Err("the time in the gateway is measured with one worker".into()),
+    }
 }

@@ -4,11 +4,14 @@
 //! pipeline itself is the product's.
 #![forbid(unsafe_code)]
 
+pub mod crew;
+pub mod gateway;
 pub mod latency;
 pub mod packets;
 pub mod port;
 pub mod report;
 pub mod rows;
+pub mod seat;
 pub mod testpmd;
 pub mod timing;
 pub mod world;

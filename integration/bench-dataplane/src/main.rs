@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, io};
 
+use crem_bench_dataplane::crew::Crew;
 use crem_bench_dataplane::latency::{self, Latency};
 use crem_bench_dataplane::report::{Target, latency_targets, line, targets, to_json};
 use crem_bench_dataplane::rows::{Plan, Pools, Row, STEPS, measure, needed_mb, plans};
@@ -122,7 +123,10 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     for run in &results.forwarded {
         println!("{}", run.line(results.tsc_per_ns));
     }
-    let pools = Pools::new(&eal, &plans)?;
+    let workers = plans.iter().map(|plan| plan.setting.workers).max();
+    let others = usize::from(workers.unwrap_or(1)).saturating_sub(1);
+    let crew = Crew::new(&eal, options.cpu, others)?;
+    let pools = Pools::new(&eal, &plans, crew)?;
     for plan in &plans {
         if let Err(why) = results.add(plan, &pools, clock, options) {
             let titles: Vec<&str> = plan.rows.iter().map(|row| row.1.as_str()).collect();

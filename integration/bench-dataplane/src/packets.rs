@@ -121,9 +121,13 @@ impl Hosts {
         self.headers.is_empty()
     }
 
-    /// Writes the next packet into a frame of [`Self::len`] octets.
-    pub fn write(&mut self, frame: &mut [u8]) {
-        let flow = self.next_flow();
+    /// The headers of a flow's packets up to the PSN.
+    pub fn headers(&self, flow: usize) -> &[u8] {
+        self.headers.get(flow).map_or(&[], |headers| headers)
+    }
+
+    /// Writes the next packet of a flow into a frame of [`Self::len`] octets.
+    pub fn write(&mut self, flow: usize, frame: &mut [u8]) {
         let psn = self.psns[flow];
         self.psns[flow] = (psn + 1) & 0xff_ffff;
         let (head, rest) = frame.split_at_mut(BTH_END);
@@ -134,7 +138,8 @@ impl Hosts {
         }
     }
 
-    fn next_flow(&mut self) -> usize {
+    /// The flow that sends next.
+    pub fn next_flow(&mut self) -> usize {
         if self.left == 0 {
             self.left = self.run;
             self.at += 1;
@@ -229,7 +234,8 @@ mod tests {
             if n % 5 == 0 {
                 frame[100..].fill(0x77);
             }
-            hosts.write(&mut frame);
+            let flow = hosts.next_flow();
+            hosts.write(flow, &mut frame);
             let parsed = parse(&frame, &ParseConfig::default());
             let Class::Roce(bth) = parsed.class else {
                 unreachable!("{:?}", parsed.class)

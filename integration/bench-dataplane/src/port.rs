@@ -2,9 +2,7 @@
 //! taken a copy. It deals in mbufs as a network adapter's driver does: each received frame is replaced by
 //! an empty one from the pool, and frames that are sent are freed when later ones are.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use crem_dataplane::buffer::{BURST, Platform, Port};
 use crem_dataplane::dpdk::{Frame, FramePool};
@@ -35,8 +33,8 @@ pub struct Lane {
     pub sources_taken: u64,
     /// Empty frames for what arrives next.
     pub fresh: VecDeque<Frame>,
-    /// References to frames sent, for the other end to copy.
-    pub sent: Vec<Frame>,
+    /// References to frames sent, for the other end to copy, each with the moment.
+    pub sent: Vec<(u64, Frame)>,
     /// Frames sent, the last ones: the device frees a frame when later ones need its descriptor.
     done: VecDeque<Frame>,
     /// Nobody is at the other end.
@@ -53,8 +51,8 @@ pub struct Lane {
 
 impl Lane {
     /// Nothing arrives and nothing was sent. Empty frames come from `pool`.
-    pub fn new(pool: &Mempool, is_sink: bool) -> Shared {
-        Rc::new(RefCell::new(Self {
+    pub fn new(pool: &Mempool, is_sink: bool) -> Self {
+        Self {
             now: 0,
             arriving: VecDeque::new(),
             sources_taken: 0,
@@ -67,7 +65,7 @@ impl Lane {
             received: None,
             pool: pool.clone(),
             refill: Batch::new(),
-        }))
+        }
     }
 
     /// Whether a frame can be received at this moment.
@@ -81,7 +79,7 @@ impl Lane {
         kept.or_else(|| self.pool.alloc().map(Frame::from))
     }
 
-    fn receive(&mut self, into: &mut Vec<Frame>) {
+    fn receive_due(&mut self, into: &mut Vec<Frame>) {
         let before = into.len();
         while into.len() - before < BURST && self.is_due() {
             let Some(arriving) = self.arriving.pop_front() else {
@@ -99,7 +97,7 @@ impl Lane {
         }
     }
 
-    fn send(&mut self, frames: &mut Vec<Frame>) {
+    fn take(&mut self, frames: &mut Vec<Frame>) {
         let full = (self.done.len() + frames.len()).saturating_sub(DESCRIPTORS);
         self.done.drain(..full.min(self.done.len()));
         if !self.is_sink {
@@ -115,26 +113,21 @@ impl Lane {
     /// gone round, outside of what is measured.
     pub fn note_sent(&mut self) {
         let from = self.done.len() - self.unseen;
-        self.sent.extend(self.done.range(from..).cloned());
+        let now = self.now;
+        let unseen = self.done.range(from..).cloned();
+        self.sent.extend(unseen.map(|frame| (now, frame)));
         self.unseen = 0;
     }
 }
 
-/// A device that the bench and a segment share.
-pub type Shared = Rc<RefCell<Lane>>;
-
-/// The pipeline's end of a [`Lane`].
-#[derive(Clone, Debug)]
-pub struct MemoryPort(pub Shared);
-
-impl Port<Frame> for MemoryPort {
+impl Port<Frame> for Lane {
     fn receive(&mut self, into: &mut Vec<Frame>) {
-        self.0.borrow_mut().receive(into);
+        self.receive_due(into);
     }
 
     fn send(&mut self, frames: &mut Vec<Frame>) {
         if !frames.is_empty() {
-            self.0.borrow_mut().send(frames);
+            self.take(frames);
         }
     }
 }
@@ -146,5 +139,5 @@ pub struct Memory;
 impl Platform for Memory {
     type Buf = Frame;
     type Pool = FramePool;
-    type Port = MemoryPort;
+    type Port = Lane;
 }

@@ -1,9 +1,13 @@
 //! What is measured: the rows of the table, and how each is brought about.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use crem_dataplane::snapshot::SegmentSnapshot;
 use crem_dpdk::{Clock, Eal, HEADROOM, Mempool, MempoolConfig};
 
-use crate::timing::Cost;
+use crate::crew::Crew;
+use crate::timing::{Cost, Meter};
 use crate::world::{Setting, World};
 
 /// Octets of hosts' frames in memory, far beyond any cache.
@@ -18,6 +22,9 @@ const PATIENCE: usize = 1500;
 const SETTLE: usize = 10;
 /// Steps measured, each of 8,192 packets.
 pub const STEPS: usize = 24;
+
+/// Workers of a gateway in rows that have several.
+pub const WORKERS: u16 = 2;
 
 /// The work of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,15 +56,19 @@ pub struct Row {
 
 impl Row {
     /// Gigabits of RDMA payload a second.
+    /// Of all workers, were each at work all of the time.
     pub fn gigabits(&self, tsc_per_ns: f64) -> f64 {
-        (self.setting.payload * 8) as f64 * tsc_per_ns / self.cost.mean
+        let workers = f64::from(self.setting.workers);
+        workers * (self.setting.payload * 8) as f64 * tsc_per_ns / self.cost.mean
     }
 }
 
-/// Pools of both gateways by size of packets.
+/// Pools of both gateways by size of packets, and threads.
 pub struct Pools {
     small: Option<[Mempool; 2]>,
     large: Option<[Mempool; 2]>,
+    /// Threads for workers.
+    crew: Rc<Crew>,
 }
 
 /// A world to measure with the titles of its rows.
@@ -87,7 +98,22 @@ pub fn plans() -> Vec<Plan> {
             }
         }
     }
+    plans.push(several(pass(2, RING_OCTETS)));
+    for payload in [4096, 1024] {
+        for loss in [0, 10_000] {
+            plans.push(several(pair(64, payload, 2, loss)));
+        }
+    }
     plans
+}
+
+/// The same with two workers of each gateway.
+fn several(mut plan: Plan) -> Plan {
+    plan.setting.workers = WORKERS;
+    for (_, title) in &mut plan.rows {
+        title.push_str(" workers=2");
+    }
+    plan
 }
 
 /// The same with observation.
@@ -126,6 +152,7 @@ fn pass(payload: usize, ring_octets: usize) -> Plan {
         retained: RETAINED,
         ring: ring_octets / room(payload),
         metered: false,
+        workers: 1,
     };
     Plan {
         rows: vec![(Work::Pass, title)],
@@ -162,6 +189,7 @@ fn pair(flows: usize, payload: usize, m: u8, loss_ppm: u32) -> Plan {
         retained: RETAINED,
         ring: RING_OCTETS / room(payload),
         metered: false,
+        workers: 1,
     };
     Plan { rows, setting }
 }
@@ -209,11 +237,11 @@ fn configs(payload: usize) -> [MempoolConfig<'static>; 2] {
 }
 
 impl Pools {
-    /// The pools that these plans need.
+    /// The pools that these plans need, with threads for their workers.
     ///
     /// # Errors
     /// No memory.
-    pub fn new(eal: &Eal, plans: &[Plan]) -> Result<Self, crem_dpdk::Error> {
+    pub fn new(eal: &Eal, plans: &[Plan], crew: Crew) -> Result<Self, crem_dpdk::Error> {
         let pools = |payload| -> Result<Option<[Mempool; 2]>, crem_dpdk::Error> {
             if !is_wanted(plans, payload) {
                 return Ok(None);
@@ -224,6 +252,7 @@ impl Pools {
         Ok(Self {
             small: pools(2)?,
             large: pools(4096)?,
+            crew: Rc::new(crew),
         })
     }
 
@@ -242,8 +271,9 @@ impl Pools {
 /// # Errors
 /// That it did not get there, in words.
 pub fn settled(plan: &Plan, pools: &Pools, clock: Clock) -> Result<World, String> {
+    let crew = Rc::clone(&pools.crew);
     let pools = pools.of(plan.setting.payload).ok_or("no pool")?;
-    let mut world = World::new(plan.setting, pools, clock)?;
+    let mut world = World::new(plan.setting, pools, clock, crew)?;
     world.measure(false);
     let flows = plan.setting.flows;
     if plan.setting.m.is_some() {
@@ -296,7 +326,7 @@ pub fn measure(plan: &Plan, pools: &Pools, clock: Clock, steps: usize) -> Result
             title: title.clone(),
             work: *work,
             setting: plan.setting,
-            cost: gateway.meter.cost(),
+            cost: Meter::cost(gateway.seats.iter().map(|seat| &seat.meter)),
             protected: sending.min(restoring),
             counts: changes(&before[number], &after[number]),
         }
@@ -304,22 +334,29 @@ pub fn measure(plan: &Plan, pools: &Pools, clock: Clock, steps: usize) -> Result
     Ok(plan.rows.iter().map(row).collect())
 }
 
-/// Counters that changed.
-fn changes(before: &SegmentSnapshot, after: &SegmentSnapshot) -> Vec<(String, u64)> {
-    let list = |of: &SegmentSnapshot| {
-        let mut all = Vec::new();
-        let c = &of.counters;
-        c.drops
-            .for_each(|name, n| all.push((format!("drops.{name}"), n)));
-        c.coding
-            .for_each(|name, n| all.push((format!("coding.{name}"), n)));
-        all.extend(of.csf.iter().map(|(name, n)| (format!("csf.{name}"), *n)));
-        all.extend(of.crf.iter().map(|(name, n)| (format!("crf.{name}"), *n)));
+/// Counters that changed, of all workers together.
+fn changes(before: &[SegmentSnapshot], after: &[SegmentSnapshot]) -> Vec<(String, u64)> {
+    let list = |of: &[SegmentSnapshot]| {
+        let mut all = BTreeMap::new();
+        let mut add = |name: String, n: u64| *all.entry(name).or_insert(0) += n;
+        for of in of {
+            let c = &of.counters;
+            c.drops.for_each(|name, n| add(format!("drops.{name}"), n));
+            c.coding
+                .for_each(|name, n| add(format!("coding.{name}"), n));
+            c.team.for_each(|name, n| add(format!("team.{name}"), n));
+            let functions = [("csf", &of.csf), ("crf", &of.crf)];
+            for (function, counters) in functions {
+                let counters = counters.iter();
+                counters.for_each(|(name, n)| add(format!("{function}.{name}"), *n));
+            }
+        }
         all
     };
-    let pairs = list(before).into_iter().zip(list(after));
-    pairs
-        .map(|((name, before), (_, after))| (name, after.wrapping_sub(before)))
-        .filter(|(_, n)| *n > 0)
-        .collect()
+    let (before, after) = (list(before), list(after));
+    let grown = after.into_iter().map(|(name, n)| {
+        let grown = n.wrapping_sub(before.get(&name).copied().unwrap_or(0));
+        (name, grown)
+    });
+    grown.filter(|(_, n)| *n > 0).collect()
 }

@@ -86,17 +86,25 @@ impl Meter {
         self.turns.append(&mut self.pending);
     }
 
-    /// What it comes to.
-    pub fn cost(&self) -> Cost {
-        let counts: u64 = self.batches.iter().map(|b| b.0).sum();
-        let packets: u64 = self.batches.iter().map(|b| b.1).sum();
+    /// What the turns of several workers come to.
+    pub fn cost<'a>(meters: impl Iterator<Item = &'a Self> + Clone) -> Cost {
+        let batches = || meters.clone().flat_map(|meter| &meter.batches);
+        let counts: u64 = batches().map(|b| b.0).sum();
+        let packets: u64 = batches().map(|b| b.1).sum();
         let stretch = |batches: &[(u64, u64)]| {
             let sum = |of: fn(&(u64, u64)) -> u64| batches.iter().map(of).sum::<u64>() as f64;
             sum(|b| b.0) / sum(|b| b.1)
         };
-        let mut each: Vec<f64> = self.batches.chunks_exact(STRETCH).map(stretch).collect();
+        let stretches = meters
+            .clone()
+            .flat_map(|meter| meter.batches.chunks_exact(STRETCH));
+        let mut each: Vec<f64> = stretches.map(stretch).collect();
         each.sort_by(f64::total_cmp);
-        let mut turns = self.turns.clone();
+        let mut turns: Vec<u32> = meters
+            .clone()
+            .flat_map(|meter| &meter.turns)
+            .copied()
+            .collect();
         turns.sort_unstable();
         let turn = |q: f64| at(&turns, q).map_or(f64::NAN, |c| f64::from(c) / 100.0);
         Cost {
@@ -107,8 +115,8 @@ impl Meter {
             p99: turn(0.99),
             p999: turn(0.999),
             packets,
-            batches: self.batches.len(),
-            left_out: self.left_out,
+            batches: batches().count(),
+            left_out: meters.map(|meter| meter.left_out).sum(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! pipeline itself is the product's.
 #![forbid(unsafe_code)]
 
+pub mod alone;
 pub mod crew;
 pub mod gateway;
 pub mod latency;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, io};
 
+use crem_bench_dataplane::alone::Alone;
 use crem_bench_dataplane::crew::Crew;
 use crem_bench_dataplane::latency::{self, Latency};
 use crem_bench_dataplane::report::{Target, latency_targets, line, targets, to_json};
@@ -17,7 +18,7 @@ use crem_dpdk::{Clock, Eal, EalConfig, Memory};
 use serde_json::{Value, json};
 
 const USAGE: &str = "usage: bench-dataplane [--json PATH] [--cpu N] [--check] [--counters] [--steps N] [--only \"WORDS\"]…
---steps is for how long each is measured; --only measures the worlds with a row whose title has all these words; several: any of them; \"testpmd\" runs DPDK's own";
+--steps is for how long each is measured; --only measures the worlds with a row whose title has all these words; several: any of them; \"testpmd\" runs DPDK's own, \"alone\" coding by itself";
 /// Memory besides the pools, MB.
 const OVERHEAD_MB: u32 = 64;
 /// Rows of which the time in the gateway is measured too.
@@ -36,6 +37,12 @@ struct Options {
 impl Options {
     fn wants_testpmd(&self) -> bool {
         self.only.is_empty() || self.only.iter().any(|words| *words == ["testpmd"])
+    }
+
+    /// Wherever senders are measured.
+    fn wants_alone(&self) -> bool {
+        let about = |words: &Vec<String>| words.iter().any(|word| word == "alone" || word == "csf");
+        self.only.is_empty() || self.only.iter().any(about)
     }
 
     fn wants(&self, plan: &Plan) -> bool {
@@ -98,6 +105,7 @@ struct Results {
     failed: Vec<Value>,
     latencies: Vec<Latency>,
     forwarded: Vec<Forwarded>,
+    alone: Vec<Alone>,
 }
 
 fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
@@ -127,6 +135,12 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let others = usize::from(workers.unwrap_or(1)).saturating_sub(1);
     let crew = Crew::new(&eal, options.cpu, others)?;
     let pools = Pools::new(&eal, &plans, crew)?;
+    if options.wants_alone() {
+        results.alone = pools.alone()?;
+    }
+    for alone in &results.alone {
+        println!("{}", alone.line(results.tsc_per_ns));
+    }
     for plan in &plans {
         if let Err(why) = results.add(plan, &pools, clock, options) {
             let titles: Vec<&str> = plan.rows.iter().map(|row| row.1.as_str()).collect();
@@ -188,6 +202,7 @@ impl Results {
         let report = json!({
             "tsc_per_ns": rate,
             "testpmd": self.forwarded.iter().map(Forwarded::to_json).collect::<Vec<_>>(),
+            "coding_alone": self.alone.iter().map(|alone| alone.to_json(rate)).collect::<Vec<_>>(),
             "rows": self.rows.iter().map(|row| to_json(row, rate)).collect::<Vec<_>>(),
             "latencies": self.latencies.iter().map(Latency::to_json).collect::<Vec<_>>(),
             "failed": self.failed,

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use crem_dataplane::snapshot::SegmentSnapshot;
 use crem_dpdk::{Clock, Eal, HEADROOM, Mempool, MempoolConfig};
 
+use crate::alone::{self, Alone};
 use crate::crew::Crew;
 use crate::timing::{Cost, Meter};
 use crate::world::{Setting, World};
@@ -254,6 +255,28 @@ impl Pools {
             large: pools(4096)?,
             crew: Rc::new(crew),
         })
+    }
+
+    /// What coding alone takes from memory, for each size of packets: one symbol and two.
+    ///
+    /// # Errors
+    /// What does not fit, in words.
+    pub fn alone(&self) -> Result<Vec<Alone>, String> {
+        let mut all = Vec::new();
+        for payload in [4096, 1024] {
+            let Some([pool, _]) = self.of(payload) else {
+                continue;
+            };
+            for m in [1, 2] {
+                all.push(alone::measure(
+                    pool,
+                    payload,
+                    m,
+                    RING_OCTETS / room(payload),
+                )?);
+            }
+        }
+        Ok(all)
     }
 
     fn of(&self, payload: usize) -> Option<[&Mempool; 2]> {

@@ -18,7 +18,7 @@ use crem_dpdk::{Clock, Eal, EalConfig, Memory};
 use serde_json::{Value, json};
 
 const USAGE: &str = "usage: bench-dataplane [--json PATH] [--cpu N] [--check] [--counters] [--steps N] [--only \"WORDS\"]…
---steps is for how long each is measured; --only measures the worlds with a row whose title has all these words; several: any of them; \"testpmd\" runs DPDK's own, \"alone\" coding by itself";
+--steps is for how long each is measured; --only measures the worlds with a row whose title has all these words; several: any of them; \"testpmd\" runs DPDK's own";
 /// Memory besides the pools, MB.
 const OVERHEAD_MB: u32 = 64;
 /// Rows of which the time in the gateway is measured too.
@@ -41,7 +41,7 @@ impl Options {
 
     /// Wherever senders are measured.
     fn wants_alone(&self) -> bool {
-        let about = |words: &Vec<String>| words.iter().any(|word| word == "alone" || word == "csf");
+        let about = |words: &Vec<String>| words.iter().any(|word| word == "csf");
         self.only.is_empty() || self.only.iter().any(about)
     }
 

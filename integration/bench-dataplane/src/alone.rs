@@ -8,11 +8,10 @@ use crem_dpdk::{Mempool, rdtsc};
 use crem_fec::{EncodeJob, Engine, Row, Scheme, Source};
 use serde_json::{Value, json};
 
+use crate::gateway::HEADERS;
 use crate::packets::Noise;
 use crate::timing::{Cost, Meter};
 
-/// Octets of Ethernet, IPv4 and UDP headers.
-const HEADERS: usize = 14 + 20 + 8;
 /// Packets that are coded in one go, as the sender function does with those of a burst.
 const RUN: u8 = 8;
 /// Packets of a block.

@@ -26,12 +26,18 @@ use crate::seat::Seat;
 use crate::timing::Meter;
 use crate::world::Setting;
 
+/// Octets of Ethernet, IPv4 and UDP headers.
+pub const HEADERS: usize = 14 + 20 + 8;
 const CREM_PORT: u16 = 4801;
 
 /// One gateway.
 pub struct Gateway {
     /// Its workers.
     pub seats: Vec<Box<Seat>>,
+    /// What it was made of.
+    pub config: SegmentConfig,
+    /// How it looks at frames.
+    pub view: View,
     /// Takes records, and drops and counts them: no exporting process listens.
     pub relaying: Option<Relaying>,
 }
@@ -70,6 +76,8 @@ impl Gateway {
         };
         let mut gateway = Self {
             seats: made.into_iter().map(seat).collect(),
+            view: maker.view(),
+            config: maker.config,
             relaying: None,
         };
         if setting.metered {
@@ -98,6 +106,11 @@ impl Gateway {
             Side::Lan => seat.lan(),
             Side::Wan => seat.wan(),
         })
+    }
+
+    /// Forgets what was sent to the path.
+    pub fn wan_sent(&mut self) {
+        self.lanes(Side::Wan).for_each(|lane| lane.sent.clear());
     }
 
     /// All flows.
@@ -247,7 +260,7 @@ fn document(gateway: usize, setting: Setting) -> Result<Document, String> {
         served = {{ "10.0.{}.0/24" = {{}} }}
         peers = {{ "10.0.{}.0/24" = {{ address = "{}" }} }}
         inband = {{ address = "{}/24" }}
-        policy = {{ k = 32, adapt_k = false, m_min = {m}, m_max = {m}, m_cong = {m} }}
+        policy = {{ k = {}, adapt_k = false, m_min = {m}, m_max = {m}, m_cong = {m} }}
         limits = {{ flows = {}, retained_frames = {}, held_frames = {}, open_blocks = 16384,
                     hello_per_s = 100000, hello_outstanding = 10000,
                     report_budget = 2000000 }}
@@ -257,10 +270,13 @@ fn document(gateway: usize, setting: Setting) -> Result<Document, String> {
         2 - gateway,
         address(1 - gateway),
         address(gateway),
+        setting.k,
         setting.flows.max(64) * 2,
         setting.retained,
         // The receiver keeps the last block of each flow, and refuses flows beyond that.
-        setting.retained.max(setting.flows as u32 * 32),
+        setting
+            .retained
+            .max(setting.flows as u32 * u32::from(setting.k)),
     );
     let metered = if setting.metered { METERED } else { "" };
     parse(&(text + metered), Syntax::Toml).map_err(|e| e.to_string())

@@ -8,6 +8,7 @@ pub mod alone;
 pub mod crew;
 pub mod gateway;
 pub mod latency;
+pub mod leaving;
 pub mod packets;
 pub mod port;
 pub mod report;

@@ -10,8 +10,9 @@ use std::{env, fs, io};
 use crem_bench_dataplane::alone::Alone;
 use crem_bench_dataplane::crew::Crew;
 use crem_bench_dataplane::latency::{self, Latency};
+use crem_bench_dataplane::leaving::{self, Leaving};
 use crem_bench_dataplane::report::{Target, latency_targets, line, targets, to_json};
-use crem_bench_dataplane::rows::{Plan, Pools, Row, STEPS, measure, needed_mb, plans};
+use crem_bench_dataplane::rows::{self, Plan, Pools, Row, STEPS, measure, needed_mb, plans};
 use crem_bench_dataplane::testpmd::{self, Forwarded};
 use crem_bench_dataplane::timing::tsc_per_ns;
 use crem_dpdk::{Clock, Eal, EalConfig, Memory};
@@ -106,10 +107,13 @@ struct Results {
     latencies: Vec<Latency>,
     forwarded: Vec<Forwarded>,
     alone: Vec<Alone>,
+    leaving: Vec<Leaving>,
 }
 
 fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let plans: Vec<Plan> = plans().into_iter().filter(|p| options.wants(p)).collect();
+    let leaving = Some(rows::leaving()).filter(|plan| options.wants(plan));
+    let all: Vec<Plan> = plans.iter().chain(&leaving).cloned().collect();
     let mut results = Results::default();
     if options.wants_testpmd() {
         results.forwarded = testpmd::run()?;
@@ -117,7 +121,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let eal = Eal::init(EalConfig {
         cpu: options.cpu,
         memory: Memory::Auto {
-            mb: needed_mb(&plans) + OVERHEAD_MB,
+            mb: needed_mb(&all) + OVERHEAD_MB,
         },
         ..EalConfig::default()
     })?;
@@ -134,7 +138,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let workers = plans.iter().map(|plan| plan.setting.workers).max();
     let others = usize::from(workers.unwrap_or(1)).saturating_sub(1);
     let crew = Crew::new(&eal, options.cpu, others)?;
-    let pools = Pools::new(&eal, &plans, crew)?;
+    let pools = Pools::new(&eal, &all, crew)?;
     if options.wants_alone() {
         results.alone = pools.alone()?;
     }
@@ -147,6 +151,9 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
             println!("{:40} FAILED: {why}", titles.join(", "));
             results.failed.push(json!({ "rows": titles, "why": why }));
         }
+    }
+    if let Some(plan) = &leaving {
+        results.leave(plan, &pools, clock);
     }
     let met = results.finish(options)?;
     drop(pools);
@@ -183,6 +190,27 @@ impl Results {
         Ok(())
     }
 
+    /// Measures leaving the mode; flows that were not told are a failure.
+    fn leave(&mut self, plan: &Plan, pools: &Pools, clock: Clock) {
+        match leaving::measure(plan, pools, clock) {
+            Ok(both) => {
+                println!("listing flows took a worker {:?}", both.listing);
+                self.leaving.extend(both.leaving);
+            }
+            Err(why) => {
+                println!("{:40} FAILED: {why}", "leaving");
+                self.failed.push(json!({ "rows": ["leaving"], "why": why }));
+            }
+        }
+        for leaving in &self.leaving {
+            println!("{}", leaving.line());
+            if !leaving.is_right() {
+                let why = json!({ "rows": [leaving.title], "why": "flows were not told" });
+                self.failed.push(why);
+            }
+        }
+    }
+
     fn finish(&self, options: &Options) -> io::Result<bool> {
         let mut targets = targets(&self.rows, self.tsc_per_ns);
         targets.extend(self.latencies.iter().flat_map(latency_targets));
@@ -204,6 +232,7 @@ impl Results {
             "testpmd": self.forwarded.iter().map(Forwarded::to_json).collect::<Vec<_>>(),
             "coding_alone": self.alone.iter().map(|alone| alone.to_json(rate)).collect::<Vec<_>>(),
             "rows": self.rows.iter().map(|row| to_json(row, rate)).collect::<Vec<_>>(),
+            "leaving": self.leaving.iter().map(Leaving::to_json).collect::<Vec<_>>(),
             "latencies": self.latencies.iter().map(Latency::to_json).collect::<Vec<_>>(),
             "failed": self.failed,
             "targets": targets.iter().map(Target::to_json).collect::<Vec<_>>(),

@@ -4,13 +4,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::gateway::HEADERS;
 use crc32fast::Hasher;
 use crem_wire::frame::{Mac, Tags, UdpFrame};
 use crem_wire::roce::{Bth, Opcode, UDP_PORT};
 use crem_wire::{Psn, Qpn, icrc};
 
-/// Octets of Ethernet, IPv4 and UDP headers.
-const HEADERS: usize = 14 + 20 + 8;
 /// Octets up to the end of the BTH.
 const BTH_END: usize = HEADERS + Bth::LEN;
 /// Octets of the name of a payload behind the BTH, with which it begins.

@@ -108,6 +108,14 @@ pub fn plans() -> Vec<Plan> {
     plans
 }
 
+/// The world of which both gateways leave the mode. Blocks of two: the receiver keeps one of each flow.
+pub fn leaving() -> Plan {
+    let mut plan = pair(100_000, 1024, 2, 0);
+    plan.setting.k = 2;
+    plan.rows = vec![(Work::Send, "leaving flows=100000".to_owned())];
+    plan
+}
+
 /// The same with two workers of each gateway.
 fn several(mut plan: Plan) -> Plan {
     plan.setting.workers = WORKERS;
@@ -147,6 +155,7 @@ fn pass(payload: usize, ring_octets: usize) -> Plan {
         flows: 64,
         payload,
         run: 8,
+        k: 32,
         m: None,
         loss_ppm: 0,
         rate: 10_000_000,
@@ -179,6 +188,7 @@ fn pair(flows: usize, payload: usize, m: u8, loss_ppm: u32) -> Plan {
         flows,
         payload,
         run: 8,
+        k: 32,
         m: Some(m),
         loss_ppm,
         // 100 and 40 Gbit/s.
@@ -289,15 +299,24 @@ impl Pools {
     }
 }
 
+/// A world that begins.
+///
+/// # Errors
+/// What does not fit, in words.
+pub fn begun(plan: &Plan, pools: &Pools, clock: Clock) -> Result<World, String> {
+    let crew = Rc::clone(&pools.crew);
+    let pools = pools.of(plan.setting.payload).ok_or("no pool")?;
+    let mut world = World::new(plan.setting, pools, clock, crew)?;
+    world.measure(false);
+    Ok(world)
+}
+
 /// Brings a world up to where it is measured: every flow protected, retention full.
 ///
 /// # Errors
 /// That it did not get there, in words.
 pub fn settled(plan: &Plan, pools: &Pools, clock: Clock) -> Result<World, String> {
-    let crew = Rc::clone(&pools.crew);
-    let pools = pools.of(plan.setting.payload).ok_or("no pool")?;
-    let mut world = World::new(plan.setting, pools, clock, crew)?;
-    world.measure(false);
+    let mut world = begun(plan, pools, clock)?;
     let flows = plan.setting.flows;
     if plan.setting.m.is_some() {
         let mut steps = 0;

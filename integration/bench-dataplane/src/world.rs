@@ -40,7 +40,9 @@ pub struct Setting {
     pub payload: usize,
     /// Packets that a flow sends in a row.
     pub run: usize,
-    /// Repair symbols of each block of 32 packets; `None`: the gateways are in passthrough.
+    /// Packets of a block.
+    pub k: u8,
+    /// Repair symbols of each block; `None`: the gateways are in passthrough.
     pub m: Option<u8>,
     /// Frames lost on the path, of a million.
     pub loss_ppm: u32,
@@ -126,6 +128,11 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Nanoseconds from a turn to the next.
+    pub fn gap(&self) -> u64 {
+        self.gap
     }
 
     /// Time of the world.

@@ -18,6 +18,7 @@ const SETTING: Setting = Setting {
     flows: 8,
     payload: 1024,
     run: 8,
+    k: 32,
     m: Some(2),
     loss_ppm: 0,
     rate: 400_000,

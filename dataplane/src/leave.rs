@@ -40,6 +40,12 @@ impl<P: Platform> Segment<P> {
         });
     }
 
+    /// Protection that has come to its end, for whoever has the time to free it: with many flows that takes
+    /// milliseconds.
+    pub fn take_spent(&mut self) -> Option<Protection<P>> {
+        self.spent.take()
+    }
+
     /// A turn's part of leaving, unless packets wait for the device. Whether there is anything to do.
     pub(crate) fn leave_on(&mut self, now: Instant) -> bool {
         if self.leaving.is_none() {
@@ -72,7 +78,11 @@ impl<P: Platform> Segment<P> {
         let more = self.close_slots(now, slots);
         self.settle(now);
         core::mem::swap(&mut self.protection, &mut leaving.protection);
-        self.leaving = more.then_some(leaving);
+        if more {
+            self.leaving = Some(leaving);
+        } else {
+            self.spent = leaving.protection;
+        }
     }
 
     fn close_slots(&mut self, now: Instant, slots: Range<u32>) -> bool {

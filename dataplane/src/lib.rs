@@ -28,6 +28,7 @@ pub mod guard;
 pub mod inband;
 mod leave;
 mod line;
+pub mod listing;
 pub mod machine;
 mod messages;
 pub mod metering;

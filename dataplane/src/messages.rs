@@ -13,7 +13,6 @@ use crate::classify::{Datagram, Side};
 use crate::protect::Surroundings;
 use crate::rate::WanRate;
 use crate::segment::Segment;
-use crate::snapshot::FlowSnapshot;
 
 /// Tries to send what still waits at the end.
 const LAST_FLUSHES: u32 = 1000;
@@ -146,13 +145,6 @@ impl<P: Platform> Segment<P> {
         if let Some(inband) = &mut self.inband {
             inband.set_next_hop(peer, mac);
         }
-    }
-
-    /// Appends flows as plain values up to a bound; gives how many were left out.
-    pub fn list_flows(&self, number: usize, to: &mut Vec<(usize, FlowSnapshot)>) -> u64 {
-        let protection = self.protection.as_ref();
-        let left_out = protection.map_or(0, |p| p.list_flows(number, to));
-        left_out + self.list_watched(number, to)
     }
 
     /// Lets go of everything held and takes leave of the peers.

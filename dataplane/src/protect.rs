@@ -9,7 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crem_api::protocol::MAX_FLOWS;
 use crem_api::{Hold, RestoredEcn, Segment as SegmentConfig};
 use crem_core::actions::{Actions, Delivery, Emit, RepairKind, Transmit};
 use crem_core::config::CoreConfig;
@@ -35,7 +34,7 @@ use crate::order::{Arrival, merge};
 use crate::resent::is_resent;
 use crate::restore::Restorer;
 use crate::slots::Slots;
-use crate::snapshot::{FlowSnapshot, SegmentSnapshot};
+use crate::snapshot::SegmentSnapshot;
 use crate::team::Fact;
 use crate::tx::{Repair, RepairQueue};
 
@@ -82,8 +81,8 @@ pub struct Surroundings<'a, P: Platform> {
 
 /// Both protocol functions of a segment.
 pub struct Protection<P: Platform> {
-    csf: Csf<P::Buf>,
-    crf: Crf<P::Buf>,
+    pub(crate) csf: Csf<P::Buf>,
+    pub(crate) crf: Crf<P::Buf>,
     actions: Actions<P::Buf>,
     slots: Slots<P::Buf>,
     coder: Coder<P::Buf>,
@@ -462,22 +461,6 @@ impl<P: Platform> Protection<P> {
         to.times.receiver = *self.crf.times();
         to.paths.extend(self.csf.paths());
         to.events.extend(self.events.drain(..));
-    }
-
-    /// Appends flows as plain values up to `MAX_FLOWS` in all; gives how many were left out.
-    pub fn list_flows(&self, segment: usize, to: &mut Vec<(usize, FlowSnapshot)>) -> u64 {
-        let senders = self.csf.flows().map(FlowSnapshot::Sender);
-        let receivers = self.crf.flows().map(FlowSnapshot::Receiver);
-        let mut left_out = 0;
-        let datagrams = self.csf.datagrams().map(FlowSnapshot::Datagrams);
-        for flow in senders.chain(receivers).chain(datagrams) {
-            if to.len() < MAX_FLOWS {
-                to.push((segment, flow));
-            } else {
-                left_out += 1;
-            }
-        }
-        left_out
     }
 }
 

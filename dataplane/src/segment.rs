@@ -49,6 +49,7 @@ pub struct Segment<P: Platform> {
     pub(crate) protection: Option<Protection<P>>,
     /// Protection that takes leave.
     pub(crate) leaving: Option<Leaving<P>>,
+    pub(crate) spent: Option<Protection<P>>,
     /// Flows that are only watched.
     pub(crate) watch: Option<Watch>,
     pub(crate) to_lan: Vec<P::Buf>,
@@ -118,6 +119,7 @@ impl<P: Platform> Segment<P> {
             times: Box::default(),
             protection,
             leaving: None,
+            spent: None,
             watch: None,
             guard,
             backlog: 0,

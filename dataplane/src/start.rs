@@ -288,6 +288,7 @@ fn connect(workers: u16) -> (Vec<Links>, Ends, OrderEnds) {
     let (snapshots_in, snapshots) = tokio::sync::mpsc::channel(2 * usize::from(workers));
     let (wanted_in, wanted) = tokio::sync::mpsc::channel(64);
     let (done_in, done) = tokio::sync::mpsc::channel(4 * usize::from(workers));
+    let (attic_in, attic) = sync_channel(64);
     let stop = Arc::new(AtomicBool::new(false));
     let mut orders = Vec::new();
     let pair = |worker| {
@@ -308,6 +309,7 @@ fn connect(workers: u16) -> (Vec<Links>, Ends, OrderEnds) {
             orders: orders_out,
             done: done_in.clone(),
             probes,
+            attic: attic_in.clone(),
             list_flows: Arc::clone(&list_flows),
             stop: Arc::clone(&stop),
         };
@@ -325,6 +327,7 @@ fn connect(workers: u16) -> (Vec<Links>, Ends, OrderEnds) {
         snapshots,
         wanted,
         workers,
+        attic,
         stop: Arc::clone(&stop),
     };
     let orders = OrderEnds { orders, done };

@@ -1,21 +1,19 @@
 //! Mode `monitor`: what comes from the WAN is watched after it was sent on, and nothing is sent because of it. What
 //! is counted, and what policy would choose, is decided in `crem_core::monitor`.
 
-use crem_api::protocol::MAX_FLOWS;
 use crem_core::config::CoreConfig;
-use crem_core::monitor::{Monitor, MonitoredFlow};
+use crem_core::monitor::Monitor;
 use crem_core::packet::Desc;
 use crem_core::time::Instant;
 
 use crate::buffer::Platform;
 use crate::counters::MonitorCounters;
 use crate::segment::Segment;
-use crate::snapshot::FlowSnapshot;
 
 /// The flows that a segment watches.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    monitor: Monitor,
+    pub(crate) monitor: Monitor,
     /// What those counted that were there before it.
     before: MonitorCounters,
 }
@@ -49,10 +47,6 @@ impl Watch {
         };
         all.add(&self.before);
         all
-    }
-
-    fn flows(&self) -> impl Iterator<Item = MonitoredFlow> {
-        self.monitor.flows()
     }
 }
 
@@ -106,18 +100,5 @@ impl<P: Platform> Segment<P> {
             watch.monitor.on_timeout(now);
         }
         due
-    }
-
-    /// Appends the flows that are watched up to a bound; gives how many were left out.
-    pub(crate) fn list_watched(&self, number: usize, to: &mut Vec<(usize, FlowSnapshot)>) -> u64 {
-        let mut left_out = 0;
-        for flow in self.watch.iter().flat_map(Watch::flows) {
-            if to.len() < MAX_FLOWS {
-                to.push((number, FlowSnapshot::Watched(flow)));
-            } else {
-                left_out += 1;
-            }
-        }
-        left_out
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 use crem_api::Side;
@@ -14,8 +14,10 @@ use tokio::sync::mpsc::Sender;
 use crate::apply::{MakeRemake, Orders};
 use crate::buffer::Platform;
 use crate::capture::NewProbe;
+use crate::listing::Listing;
+use crate::protect::Protection;
 use crate::segment::Segment;
-use crate::snapshot::{FlowSnapshot, NextHop, Snapshot, Wanted};
+use crate::snapshot::{NextHop, Snapshot, Wanted};
 
 /// Time between snapshots.
 const PUBLISH: Duration = Duration::from_millis(100);
@@ -82,6 +84,9 @@ impl Backoff {
     }
 }
 
+/// Something that is only to be freed.
+pub type Spent = Box<dyn Send>;
+
 /// Both directions between a worker and the auxiliary thread, the worker's ends.
 #[derive(Debug)]
 pub struct Links {
@@ -103,6 +108,8 @@ pub struct Links {
     pub done: Sender<Box<Orders>>,
     /// Captures that begin; looked for as often as snapshots are sent.
     pub probes: Receiver<NewProbe>,
+    /// What has come to its end and takes long to free.
+    pub attic: SyncSender<Spent>,
     /// Set: the next snapshot is to list the flows.
     pub list_flows: Arc<AtomicBool>,
     /// Set: end.
@@ -119,9 +126,14 @@ pub struct Worker<P: Platform> {
     busy_loops: u64,
     published: Instant,
     generation: u64,
+    /// The list of flows that is being made.
+    listing: Option<Listing>,
 }
 
-impl<P: Platform> Worker<P> {
+impl<P: Platform + 'static> Worker<P>
+where
+    Protection<P>: Send,
+{
     /// A worker that has not begun. `make` is asked when a segment is to protect flows anew.
     pub fn new(segments: Vec<Segment<P>>, make: MakeRemake<P>, links: Links, idle: Idle) -> Self {
         Self {
@@ -133,6 +145,7 @@ impl<P: Platform> Worker<P> {
             busy_loops: 0,
             published: Instant(0),
             generation: 0,
+            listing: None,
         }
     }
 
@@ -170,6 +183,10 @@ impl<P: Platform> Worker<P> {
         let mut busy = false;
         for (number, segment) in self.segments.iter_mut().enumerate() {
             busy |= segment.turn(clock);
+            if let Some(spent) = segment.take_spent() {
+                // Full: it is freed here.
+                let _ = self.links.attic.try_send(Box::new(spent));
+            }
             for peer in segment.take_wanted() {
                 // Full: it is asked for again with the next message.
                 let _ = self.links.wanted.try_send(Wanted {
@@ -183,7 +200,7 @@ impl<P: Platform> Worker<P> {
                 segment.set_next_hop(found.peer, found.mac.map(Mac));
             }
         }
-        busy |= self.obey(clock);
+        busy |= self.obey(clock) | self.list_on(clock);
         self.loops += 1;
         self.links.heartbeat.store(self.loops, Ordering::Relaxed);
         self.busy_loops += u64::from(busy);
@@ -218,6 +235,11 @@ impl<P: Platform> Worker<P> {
 
     /// Sends a snapshot, unless the auxiliary thread has not taken the last ones yet.
     fn publish(&mut self, now: Instant) {
+        self.publish_with(now, None);
+    }
+
+    /// The same with a list of flows.
+    fn publish_with(&mut self, now: Instant, flows: Option<Listing>) {
         self.published = now;
         while let Ok(NewProbe {
             segment,
@@ -236,7 +258,10 @@ impl<P: Platform> Worker<P> {
             Ok(spare) => spare,
             // The first ones; later their memory comes back.
             Err(_) if self.links.snapshots.capacity() > 0 => Box::default(),
-            Err(_) => return,
+            Err(_) => {
+                self.listing = flows.or(self.listing.take());
+                return;
+            }
         };
         snapshot.worker = self.links.worker;
         snapshot.at_ns = now.0;
@@ -250,17 +275,26 @@ impl<P: Platform> Worker<P> {
         for (segment, to) in self.segments.iter_mut().zip(&mut snapshot.segments) {
             segment.guarded(now, |s| s.describe(to));
         }
-        let wanted = self.links.list_flows.swap(false, Ordering::Relaxed);
-        snapshot.flows = wanted.then(|| self.list_flows(now));
+        snapshot.flows = flows.map(Listing::into_flows);
         let _ = self.links.snapshots.try_send(snapshot);
+        if self.listing.is_none() && self.links.list_flows.swap(false, Ordering::Relaxed) {
+            self.listing = Some(Listing::new());
+        }
     }
 
-    fn list_flows(&mut self, now: Instant) -> (Vec<(usize, FlowSnapshot)>, u64) {
-        let (mut flows, mut left_out) = (Vec::new(), 0);
-        for (number, segment) in self.segments.iter_mut().enumerate() {
-            left_out += segment.guarded(now, |s| s.list_flows(number, &mut flows));
+    /// Goes on with the list of flows; a snapshot takes it when it is complete. Whether there is one.
+    fn list_on(&mut self, clock: &impl Fn() -> Instant) -> bool {
+        let Some(mut listing) = self.listing.take() else {
+            return false;
+        };
+        match self.segments.get_mut(listing.segment()) {
+            Some(segment) => {
+                segment.guarded(clock(), |s| s.list_on(&mut listing));
+                self.listing = Some(listing);
+            }
+            None => self.publish_with(clock(), Some(listing)),
         }
-        (flows, left_out)
+        true
     }
 }
 

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::hash::Hash;
+use core::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::memory::{Grow, of_vec};
@@ -48,19 +49,22 @@ pub struct BoundedTable<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
-    /// An empty table of at most `bound` entries. Memory grows with use up to the bound.
+    /// An empty table of at most `bound` entries. The memory of the entries grows with use up to the bound. The
+    /// index and the list of free slots have theirs from the start: to make them anew, or to free the old ones among
+    /// many other pieces of memory, takes milliseconds where entries are many.
     pub fn new(bound: u32) -> Self {
+        let bound = bound.min(NONE - 1);
         Self {
             slots: Vec::new(),
-            free: Vec::new(),
-            index: HashTable::new(),
+            free: Vec::with_capacity(bound as usize),
+            index: HashTable::with_capacity(bound as usize),
             hasher: DefaultHashBuilder::default(),
             orders: [Order {
                 newest: NONE,
                 oldest: NONE,
                 len: 0,
             }; 2],
-            bound: bound.min(NONE - 1),
+            bound,
         }
     }
 
@@ -186,6 +190,15 @@ impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
             .iter()
             .zip(0u32..)
             .filter_map(|(entry, slot)| entry.as_ref().map(|e| (slot, &e.key, &e.value)))
+    }
+
+    /// The entries in some slots, in slot order.
+    pub fn iter_in(&self, slots: Range<u32>) -> impl Iterator<Item = (u32, &K, &V)> {
+        let end = slots.end.min(self.slots());
+        (slots.start.min(end)..end).filter_map(|slot| {
+            let entry = self.entry(slot)?;
+            Some((slot, &entry.key, &entry.value))
+        })
     }
 
     /// One past the highest slot ever used: for walking the table while changing it.

@@ -37,6 +37,7 @@ use crate::capture::NewProbe;
 use crate::metering::relay::Relay;
 use crate::metering::{Relaying, Shared, utc_offset};
 use crate::snapshot::{NextHop, Snapshot, Wanted};
+use crate::worker::Spent;
 
 use board::Board;
 use capture::Captures;
@@ -89,6 +90,8 @@ pub struct Ends {
     pub wanted: Receiver<Wanted>,
     /// What goes to each of them.
     pub workers: Vec<WorkerEnds>,
+    /// What they want freed.
+    pub attic: std::sync::mpsc::Receiver<Spent>,
     /// Set: the workers are to end.
     pub stop: Arc<AtomicBool>,
 }
@@ -180,6 +183,7 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         mut snapshots,
         wanted,
         workers,
+        attic,
         stop,
     } = ends;
     let begun = async {
@@ -242,6 +246,7 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
     let mut keeping = tokio::task::JoinSet::new();
     while let Some(mut snapshot) = snapshots.recv().await {
         log_events(&names, &mut snapshot);
+        attic.try_iter().for_each(drop);
         if snapshot.worker == 0 {
             ports.complete(&mut snapshot);
             put_back.complete(&mut snapshot);
@@ -254,6 +259,8 @@ async fn run(task: Task, ends: Ends, tell: &SyncSender<io::Result<()>>) {
         }
         // The worker fills the same memory again.
         if let Some(ends) = workers.get(usize::from(snapshot.worker)) {
+            // The worker must not have to free a long list.
+            snapshot.flows = None;
             let _ = ends.spare.try_send(snapshot);
         }
         let Some(all) = all else { continue };

@@ -72,6 +72,7 @@ impl Gateway {
             Box::new(Seat {
                 segment,
                 meter: Meter::default(),
+                longest: None,
             })
         };
         let mut gateway = Self {

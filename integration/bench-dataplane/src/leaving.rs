@@ -92,29 +92,71 @@ impl Leaving {
 
 /// What was measured with many flows.
 #[derive(Clone, Debug)]
-pub struct Both {
+pub struct Many {
     /// Leaving, of both gateways.
     pub leaving: [Leaving; 2],
-    /// How long the list of flows of a snapshot took the first one.
+    /// The longest turn of either while all flows came at once.
+    pub growing: Duration,
+    /// The longest turn of either afterwards.
+    pub steady: Duration,
+    /// How long a list of all flows takes the first one, which it makes over many turns.
     pub listing: Duration,
+}
+
+impl Many {
+    /// The report's line.
+    pub fn line(&self) -> String {
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        format!(
+            "{:40} longest turn {:.0} us while they come, {:.0} us later; a list of them, over many turns, takes {:.0} us",
+            format!("{} flows", self.leaving[0].flows),
+            us(self.growing),
+            us(self.steady),
+            us(self.listing),
+        )
+    }
+
+    /// For other programs.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "longest_turn_growing_ns": self.growing.as_nanos() as u64,
+            "longest_turn_steady_ns": self.steady.as_nanos() as u64,
+            "listing_ns": self.listing.as_nanos() as u64,
+            "leaving": self.leaving.iter().map(Leaving::to_json).collect::<Vec<_>>(),
+        })
+    }
 }
 
 /// Has both gateways of a world leave the mode, the first one while its hosts send.
 ///
 /// # Errors
 /// What went wrong, in words.
-pub fn measure(plan: &Plan, pools: &Pools, clock: Clock) -> Result<Both, String> {
+pub fn measure(plan: &Plan, pools: &Pools, clock: Clock) -> Result<Many, String> {
     let mut world = rows::begun(plan, pools, clock)?;
     let flows = plan.setting.flows;
+    longest(&mut world);
     protect(&mut world, flows * plan.setting.run)?;
+    let growing = longest(&mut world);
+    protect(&mut world, flows * plan.setting.run)?;
+    let steady = longest(&mut world);
     let listing = list(&mut world)?;
     let about = |who: &str| format!("leaving active, {who}, {flows} flows");
     let sender = leave(&mut world, about("csf"), flows, true)?;
     let receiver = leave(&mut world, about("crf"), flows, false)?;
-    Ok(Both {
+    Ok(Many {
         leaving: [sender, receiver],
+        growing,
+        steady,
         listing,
     })
+}
+
+/// The longest turn of a worker since this was asked last.
+fn longest(world: &mut World) -> Duration {
+    let seats = world.sender.seats.iter_mut();
+    let seats = seats.chain(&mut world.receiver.seats);
+    let turns = seats.filter_map(|seat| seat.longest.replace(Duration::ZERO));
+    turns.max().unwrap_or_default()
 }
 
 /// Steps until every packet of a round of all flows is protected: flows are too many for a list.

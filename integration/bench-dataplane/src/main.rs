@@ -10,7 +10,7 @@ use std::{env, fs, io};
 use crem_bench_dataplane::alone::Alone;
 use crem_bench_dataplane::crew::Crew;
 use crem_bench_dataplane::latency::{self, Latency};
-use crem_bench_dataplane::leaving::{self, Leaving};
+use crem_bench_dataplane::leaving::{self, Many};
 use crem_bench_dataplane::report::{Target, latency_targets, line, targets, to_json};
 use crem_bench_dataplane::rows::{self, Plan, Pools, Row, STEPS, measure, needed_mb, plans};
 use crem_bench_dataplane::testpmd::{self, Forwarded};
@@ -107,7 +107,7 @@ struct Results {
     latencies: Vec<Latency>,
     forwarded: Vec<Forwarded>,
     alone: Vec<Alone>,
-    leaving: Vec<Leaving>,
+    many: Option<Many>,
 }
 
 fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
@@ -192,23 +192,23 @@ impl Results {
 
     /// Measures leaving the mode; flows that were not told are a failure.
     fn leave(&mut self, plan: &Plan, pools: &Pools, clock: Clock) {
-        match leaving::measure(plan, pools, clock) {
-            Ok(both) => {
-                println!("listing flows took a worker {:?}", both.listing);
-                self.leaving.extend(both.leaving);
-            }
+        let many = match leaving::measure(plan, pools, clock) {
+            Ok(many) => many,
             Err(why) => {
                 println!("{:40} FAILED: {why}", "leaving");
                 self.failed.push(json!({ "rows": ["leaving"], "why": why }));
+                return;
             }
-        }
-        for leaving in &self.leaving {
+        };
+        println!("{}", many.line());
+        for leaving in &many.leaving {
             println!("{}", leaving.line());
             if !leaving.is_right() {
                 let why = json!({ "rows": [leaving.title], "why": "flows were not told" });
                 self.failed.push(why);
             }
         }
+        self.many = Some(many);
     }
 
     fn finish(&self, options: &Options) -> io::Result<bool> {
@@ -232,7 +232,7 @@ impl Results {
             "testpmd": self.forwarded.iter().map(Forwarded::to_json).collect::<Vec<_>>(),
             "coding_alone": self.alone.iter().map(|alone| alone.to_json(rate)).collect::<Vec<_>>(),
             "rows": self.rows.iter().map(|row| to_json(row, rate)).collect::<Vec<_>>(),
-            "leaving": self.leaving.iter().map(Leaving::to_json).collect::<Vec<_>>(),
+            "many_flows": self.many.as_ref().map(Many::to_json),
             "latencies": self.latencies.iter().map(Latency::to_json).collect::<Vec<_>>(),
             "failed": self.failed,
             "targets": targets.iter().map(Target::to_json).collect::<Vec<_>>(),

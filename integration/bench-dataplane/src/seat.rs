@@ -1,12 +1,14 @@
 //! One worker of a gateway with its ports, and the turns that it is given. Where several workers run at once
 //! is in `crew.rs`.
 
+use std::time::Duration;
+
 use crem_core::time::Instant;
 use crem_dataplane::segment::Segment;
 use crem_dpdk::{Clock, rdtsc};
 
 use crate::port::{Lane, Memory};
-use crate::timing::{BATCH, Meter};
+use crate::timing::{BATCH, Meter, thread_time};
 
 /// A worker.
 pub struct Seat {
@@ -14,6 +16,8 @@ pub struct Seat {
     pub segment: Segment<Memory>,
     /// What its turns took.
     pub meter: Meter,
+    /// Processor time of the longest turn so far; nothing unless wanted.
+    pub longest: Option<Duration>,
 }
 
 /// When the turns of a batch are.
@@ -54,12 +58,16 @@ impl Seat {
             let (lan, wan) = self.segment.devices();
             (lan.now, wan.now) = (now, now);
             loop {
+                let began = self.longest.map(|_| thread_time());
                 let probed = self.meter.probe.map_or(0, |probe| probe());
                 self.segment.turn(&|| {
                     // What the worker's clock costs, though the world's time is another.
                     core::hint::black_box(clock.now_ns());
                     Instant(now)
                 });
+                if let (Some(longest), Some(began)) = (&mut self.longest, began) {
+                    *longest = thread_time().saturating_sub(began).max(*longest);
+                }
                 let (tsc, taken) = (rdtsc(), self.sources_taken());
                 self.meter.turn(tsc - last.0, taken - last.1);
                 self.meter.probed += self.meter.probe.map_or(0, |probe| probe() - probed);

@@ -147,7 +147,7 @@ impl<B: PktBuf> Crf<B> {
         Self {
             rng: Rng::new(seed),
             table: BoundedTable::new(crf.max_flows),
-            flows: HashMap::new(),
+            flows: HashMap::with_capacity(crf.max_flows as usize),
             timers: Timers::default(),
             shared,
             touched: Vec::new(),
@@ -183,7 +183,7 @@ impl<B: PktBuf> Crf<B> {
             .set_bounds(u64::from(crf.hold_packets), crf.hold_octets);
         self.shared.store.set_bounds(crf);
         let ends = config.mode != Mode::Active;
-        let without_responses = !config.responses;
+        let without_responses = self.config.responses && !config.responses;
         self.config = config;
         if ends {
             self.close_all(now, CloseReason::Normal, out);
@@ -407,9 +407,28 @@ impl<B: PktBuf> Crf<B> {
 
     /// The flows, in no particular order.
     pub fn flows(&self) -> impl Iterator<Item = FlowStatus> + '_ {
-        self.table
-            .iter()
-            .map(|(_, key, stream)| FlowStatus::of(key, stream))
+        self.flows_in(0..self.slots())
+    }
+
+    /// The flows in some slots of the table, so that thousands can be listed a few at a time.
+    pub fn flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowStatus> + '_ {
+        let flows = self.table.iter_in(slots);
+        flows.map(|(_, key, stream)| FlowStatus::of(key, stream))
+    }
+
+    /// One past the highest slot of the table that a flow was ever in.
+    pub fn slots(&self) -> u32 {
+        self.table.slots()
+    }
+
+    /// Flows in the table.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is no flow.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
     }
 
     /// Source packets and symbols referenced now: frames held, and those kept for decoding. The same
@@ -427,6 +446,10 @@ impl<B: PktBuf> Crf<B> {
     /// Sends on everything that is held, per flow in serial order. Flows stay bound.
     pub fn release_all(&mut self, now: Instant, out: &mut Actions<B>) {
         for slot in 0..self.table.slots() {
+            // Mostly nothing is held at all, and looking at every flow would take long.
+            if self.shared.hold_budget.packets() == 0 {
+                break;
+            }
             if let Some(track) = self.table.get_mut(slot).and_then(|s| s.bound.as_mut()) {
                 track.release_hold(&mut cx(now, &self.config, &mut self.shared, out));
             }

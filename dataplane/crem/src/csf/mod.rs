@@ -116,10 +116,10 @@ impl<B: PktBuf> Csf<B> {
             sh: Shared {
                 peers: Peers::new(csf.max_peers),
                 paths: BoundedTable::new(csf.max_peers),
-                by_id: HashMap::new(),
+                by_id: HashMap::with_capacity(csf.max_flows as usize),
                 flow_ids: VecDeque::new(),
                 by_nonce: HashMap::new(),
-                descriptors: HashMap::new(),
+                descriptors: HashMap::with_capacity(csf.max_flows as usize),
                 hello_bucket: hello_bucket(&cfg, Instant(0)),
                 admission: Admission::new(),
                 retained: Retention::new(csf),
@@ -153,7 +153,7 @@ impl<B: PktBuf> Csf<B> {
     pub fn set_config(&mut self, now: Instant, cfg: CoreConfig) {
         if cfg.mode != Mode::Active {
             self.close_all(CloseReason::Normal);
-        } else if !cfg.responses {
+        } else if self.sh.cfg.responses && !cfg.responses {
             let all = 0..self.flows.slots();
             self.close_where(all, CloseReason::Normal, |key| {
                 key.space == PsnSpace::Responses
@@ -377,9 +377,28 @@ impl<B: PktBuf> Csf<B> {
 
     /// The state of every flow, in no particular order.
     pub fn flows(&self) -> impl Iterator<Item = FlowStatus> {
-        self.flows
-            .iter()
-            .map(|(_, _, flow)| status::of(flow, &self.sh))
+        self.flows_in(0..self.slots())
+    }
+
+    /// The state of the flows in some slots of the table, so that thousands can be listed a few at a time.
+    pub fn flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = FlowStatus> {
+        let flows = self.flows.iter_in(slots);
+        flows.map(|(_, _, flow)| status::of(flow, &self.sh))
+    }
+
+    /// One past the highest slot of the table that a flow was ever in.
+    pub fn slots(&self) -> u32 {
+        self.flows.slots()
+    }
+
+    /// Flows in the table.
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Whether there is no flow.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
     }
 
     /// The state of every path that flows are or were bound to, in no particular order.

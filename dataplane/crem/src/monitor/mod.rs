@@ -12,6 +12,7 @@ mod watched;
 mod tests;
 
 use alloc::boxed::Box;
+use core::ops::Range;
 
 use self::watched::Watched;
 use crate::config::CoreConfig;
@@ -195,7 +196,13 @@ impl Monitor {
 
     /// Every flow, in no particular order. Reckons what policy would choose: for status, not for every burst.
     pub fn flows(&self) -> impl Iterator<Item = MonitoredFlow> {
-        self.flows.iter().map(|(_, key, flow)| MonitoredFlow {
+        self.flows_in(0..self.slots())
+    }
+
+    /// The flows in some slots of the table, so that thousands can be listed a few at a time.
+    pub fn flows_in(&self, slots: Range<u32>) -> impl Iterator<Item = MonitoredFlow> {
+        let flows = self.flows.iter_in(slots);
+        flows.map(|(_, key, flow)| MonitoredFlow {
             key: *key,
             unprotected: Unprotected::Monitor,
             seen: flow.seen,
@@ -203,6 +210,21 @@ impl Monitor {
             burst: flow.burst.mean(),
             would: self.would_choose(flow),
         })
+    }
+
+    /// One past the highest slot of the table that a flow was ever in.
+    pub fn slots(&self) -> u32 {
+        self.flows.slots()
+    }
+
+    /// Flows in the table.
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Whether there is no flow.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
     }
 
     /// Octets of memory held now.

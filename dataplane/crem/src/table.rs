@@ -206,9 +206,12 @@ impl<K: Copy + Eq + Hash, V> BoundedTable<K, V> {
         self.slots.len() as u32
     }
 
-    /// Octets of memory, with those of the values but not what these refer to.
+    /// Octets of memory that the entries take, with those of the values but not what these refer to: of what is
+    /// there for all entries that fit, the share of those that are in it.
     pub(crate) fn octets(&self) -> usize {
-        of_vec(&self.slots) + of_vec(&self.free) + self.index.allocation_size()
+        let for_all = of_vec(&self.free) + self.index.allocation_size();
+        let share = for_all * self.len() / self.index.capacity().max(1);
+        of_vec(&self.slots) + share
     }
 
     fn entry(&self, slot: u32) -> Option<&Entry<K, V>> {

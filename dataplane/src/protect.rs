@@ -86,7 +86,7 @@ pub struct Protection<P: Platform> {
     actions: Actions<P::Buf>,
     slots: Slots<P::Buf>,
     coder: Coder<P::Buf>,
-    restorer: Restorer,
+    restorer: Restorer<P::Buf>,
     repairs: RepairQueue<P::Buf>,
     own: SocketAddr,
     parse: ParseConfig,

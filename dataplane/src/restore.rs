@@ -1,7 +1,7 @@
 //! Running decode jobs: solving for lost payloads through `crem-fec`, rebuilding their headers and
 //! checking their ICRC through `crem-wire`.
 
-use crem_core::actions::{Actions, DecodeJob, Decoded, Neighbour, Outcome, Unknown};
+use crem_core::actions::{Actions, DecodeId, DecodeJob, Decoded, Neighbour, Outcome, Unknown};
 use crem_fec::{
     DecodeJob as FecJob, Engine, Equation, MIN_PAYLOAD, Outcome as Solved, PositionSet, Scheme,
     Scratch, Source, Symbol, recycle,
@@ -20,16 +20,18 @@ const HEADERS: usize = 256;
 
 /// The memory of one worker for decode jobs.
 #[derive(Debug)]
-pub struct Restorer {
+pub struct Restorer<B> {
     engine: Engine,
     scratch: Scratch,
     policy: RebuildPolicy,
     frame: Vec<u8>,
     sources: Vec<Source<'static>>,
     symbols: Vec<Symbol<'static>>,
+    /// The answer to a job, until the next one.
+    decoded: Decoded<B>,
 }
 
-impl Restorer {
+impl<B: Buffer> Restorer<B> {
     /// For symbols of at most `max_t` octets.
     pub fn new(engine: Engine, max_t: u16, parse: ParseConfig, ect0: bool) -> Self {
         Self {
@@ -43,6 +45,11 @@ impl Restorer {
             frame: vec![0; HEADERS + usize::from(max_t)],
             sources: Vec::with_capacity(256),
             symbols: Vec::with_capacity(256),
+            decoded: Decoded {
+                id: DecodeId(0),
+                outcomes: Vec::with_capacity(256),
+                corrupt_sources: Bitmap::EMPTY,
+            },
         }
     }
 
@@ -51,14 +58,14 @@ impl Restorer {
         *self = Self::new(self.engine, max_t, self.policy.parse, ect0);
     }
 
-    /// Runs one job of `actions`.
-    pub fn run<B: Buffer>(
+    /// Runs one job of `actions`. The answer stays here, in memory that all jobs share.
+    pub fn run(
         &mut self,
         job: &DecodeJob,
         actions: &Actions<B>,
         pool: &impl Pool<B>,
         counters: &mut Coding,
-    ) -> Decoded<B> {
+    ) -> &mut Decoded<B> {
         counters.decode_jobs += 1;
         let unknowns = slice(&actions.unknowns, &job.unknowns);
         let mut sources: Vec<Source<'_>> = recycle(core::mem::take(&mut self.sources));
@@ -73,7 +80,8 @@ impl Restorer {
             symbols: &symbols,
             unknown: unknowns.iter().map(|u| u.position).collect(),
         };
-        let mut outcomes = Vec::with_capacity(unknowns.len());
+        let outcomes = &mut self.decoded.outcomes;
+        outcomes.clear();
         match self.engine.decode(&fec, &mut self.scratch) {
             Ok(decoded) => {
                 for unknown in unknowns {
@@ -100,16 +108,13 @@ impl Restorer {
         outcomes
             .iter()
             .for_each(|(_, outcome)| count(outcome, counters));
-        Decoded {
-            id: job.id,
-            outcomes,
-            corrupt_sources: corrupt,
-        }
+        (self.decoded.id, self.decoded.corrupt_sources) = (job.id, corrupt);
+        &mut self.decoded
     }
 
     /// The known sources of a job; those whose ICRC is wrong, if that is to be checked, are left out and
     /// named.
-    fn known<'a, B: Buffer>(
+    fn known<'a>(
         &self,
         job: &DecodeJob,
         actions: &'a Actions<B>,

@@ -176,7 +176,8 @@ pub enum Outcome<B> {
 }
 
 /// The answer to a [`DecodeJob`], one outcome for each of its unknowns in order, and the positions of
-/// known sources that failed their ICRC (with `verify_sources`).
+/// known sources that failed their ICRC (with `verify_sources`). Its list is emptied with the answer, so
+/// that one list can serve all jobs of a worker.
 #[derive(Clone, Debug)]
 pub struct Decoded<B> {
     /// The job.

@@ -227,12 +227,12 @@ impl Run {
                     (u.position, outcome)
                 })
                 .collect();
-            let decoded = Decoded {
+            let mut decoded = Decoded {
                 id: job.id,
                 outcomes,
                 corrupt_sources: Bitmap::EMPTY,
             };
-            self.crf.on_decoded(self.now, decoded, &mut self.out_b);
+            self.crf.on_decoded(self.now, &mut decoded, &mut self.out_b);
         }
         let frames: Vec<_> = self.out_b.deliver.drain(..).collect();
         self.out_b.clear();

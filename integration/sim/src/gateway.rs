@@ -184,18 +184,18 @@ impl Gateway {
     /// Carries out what the functions decided, up to what leaves.
     pub(crate) fn settle(&mut self, now: Instant, coder: &mut Coder) {
         while self.decoding.front().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, decoded)) = self.decoding.pop_front() {
-                self.crf.on_decoded(now, decoded, &mut self.out);
+            if let Some((_, mut decoded)) = self.decoding.pop_front() {
+                self.crf.on_decoded(now, &mut decoded, &mut self.out);
             }
         }
         let mut next = 0;
         while let Some(job) = self.out.decode.get(next).cloned() {
             next += 1;
-            let decoded = coder.decode(now, &job, &self.out, &self.receiving);
+            let mut decoded = coder.decode(now, &job, &self.out, &self.receiving);
             if self.decode_takes > Duration::ZERO {
                 self.decoding.push_back((now + self.decode_takes, decoded));
             } else {
-                self.crf.on_decoded(now, decoded, &mut self.out);
+                self.crf.on_decoded(now, &mut decoded, &mut self.out);
             }
         }
         self.deliver.append(&mut self.out.deliver);

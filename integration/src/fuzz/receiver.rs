@@ -361,8 +361,8 @@ impl Driven {
     fn settle(&mut self) {
         let mut place = 0;
         while let Some(job) = self.out.decode.get(place).cloned() {
-            let decoded = self.decode(&job);
-            self.crf.on_decoded(self.now, decoded, &mut self.out);
+            let mut decoded = self.decode(&job);
+            self.crf.on_decoded(self.now, &mut decoded, &mut self.out);
             place += 1;
         }
         for (kind, frame) in self.out.deliver.drain(..) {

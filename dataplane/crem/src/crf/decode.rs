@@ -98,7 +98,7 @@ impl<B: Clone> Track<B> {
     }
 
     /// A job's answer.
-    pub(crate) fn on_decoded(&mut self, job: &Job, decoded: Decoded<B>, cx: &mut Cx<'_, B>) {
+    pub(crate) fn on_decoded(&mut self, job: &Job, decoded: &mut Decoded<B>, cx: &mut Cx<'_, B>) {
         self.update_times(cx);
         let found = self
             .blocks
@@ -121,7 +121,7 @@ impl<B: Clone> Track<B> {
             progress: !damaged.is_empty(),
             ..Summary::default()
         };
-        for (position, outcome) in decoded.outcomes {
+        for (position, outcome) in decoded.outcomes.drain(..) {
             match outcome {
                 Outcome::Restored {
                     buf,

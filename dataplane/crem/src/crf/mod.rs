@@ -304,9 +304,16 @@ impl<B: PktBuf> Crf<B> {
         }
     }
 
-    /// The answer to a decode job. It may hand out a further job for the same block, so a caller walks
-    /// `out.decode` to its end and takes `out.deliver` after that.
-    pub fn on_decoded(&mut self, now: Instant, decoded: Decoded<B>, out: &mut Actions<B>) {
+    /// The answer to a decode job, whose outcomes are taken out of their list. It may hand out a further
+    /// job for the same block, so a caller walks `out.decode` to its end and takes `out.deliver` after
+    /// that.
+    pub fn on_decoded(&mut self, now: Instant, decoded: &mut Decoded<B>, out: &mut Actions<B>) {
+        self.take_decoded(now, decoded, out);
+        // Frames for which nobody waits any more must not stay in a list that is kept.
+        decoded.outcomes.clear();
+    }
+
+    fn take_decoded(&mut self, now: Instant, decoded: &mut Decoded<B>, out: &mut Actions<B>) {
         let place = self
             .shared
             .jobs

@@ -385,8 +385,8 @@ impl World {
     fn drain_b(&mut self) {
         let mut next = 0;
         while let Some(job) = self.out_b.decode.get(next).cloned() {
-            let decoded = self.decode(&job);
-            self.crf.on_decoded(self.now, decoded, &mut self.out_b);
+            let mut decoded = self.decode(&job);
+            self.crf.on_decoded(self.now, &mut decoded, &mut self.out_b);
             next += 1;
         }
         let delivered: Vec<_> = self.out_b.deliver.drain(..).collect();

@@ -393,8 +393,8 @@ impl Pair {
         let mut at = 0;
         while let Some(job) = self.out_b.decode.get(at).cloned() {
             at += 1;
-            let decoded = self.decoded(&job);
-            self.crf.on_decoded(self.now, decoded, &mut self.out_b);
+            let mut decoded = self.decoded(&job);
+            self.crf.on_decoded(self.now, &mut decoded, &mut self.out_b);
         }
         self.out_b.decode.clear();
     }

@@ -260,12 +260,12 @@ fn sources_are_checked_from_the_start_where_configured() {
 #[test]
 fn an_answer_to_nothing_is_ignored() {
     let mut rig = Rig::bound(config(), 1, 1000);
-    let decoded = Decoded {
+    let mut decoded = Decoded {
         id: crate::actions::DecodeId(99),
         outcomes: Vec::new(),
         corrupt_sources: Bitmap::EMPTY,
     };
-    rig.crf.on_decoded(rig.now, decoded, &mut rig.out);
+    rig.crf.on_decoded(rig.now, &mut decoded, &mut rig.out);
     assert_eq!(rig.count("restored"), 0);
 }
 

@@ -369,9 +369,9 @@ impl Rig {
         let mut place = 0;
         while place < self.out.decode.len() {
             let job = self.out.decode[place].clone();
-            let decoded = self.decode(&job);
+            let mut decoded = self.decode(&job);
             self.jobs.push(job);
-            self.crf.on_decoded(self.now, decoded, &mut self.out);
+            self.crf.on_decoded(self.now, &mut decoded, &mut self.out);
             place += 1;
         }
         for (kind, frame) in self.out.deliver.drain(..) {

@@ -88,8 +88,8 @@ pub enum Refusal {
     MacControl,
     /// Of a protocol between neighbours that the document stops here (AMB-QOS-PFC).
     Control(Control),
-    /// Our own frame came back.
-    OwnSource,
+    /// Our own frame came back, or somebody speaks in our name; the side that it came in on.
+    OwnSource(Side),
     /// For our station, in another VLAN.
     InbandVlan,
     /// For our station, and nothing that it takes.
@@ -129,6 +129,8 @@ pub struct Datagram {
     pub from: SocketAddr,
     /// Destination address.
     pub destination: IpAddr,
+    /// The side that it came in on.
+    pub side: Side,
     /// It was sent to a host that we serve, not to us.
     pub to_served: bool,
     /// Offset of the UDP payload in the frame.
@@ -221,13 +223,13 @@ impl View {
         }
         if let Some(own) = &self.own {
             if own.is_addressed(link, parsed) {
-                return datagram(parsed, false).map_or(Verdict::Forward, Verdict::Message);
+                return datagram(parsed, side, false).map_or(Verdict::Forward, Verdict::Message);
             }
             if link.destination == own.mac {
                 return for_our_station(frame, link, parsed, own);
             }
             if link.source == own.mac {
-                return Verdict::Refuse(Refusal::OwnSource);
+                return Verdict::Refuse(Refusal::OwnSource(side));
             }
             if link.destination.is_group() && own.is_vlan_of(link) && is_asked_for(frame, link, own)
             {
@@ -247,10 +249,10 @@ impl View {
     fn crem(&self, parsed: &Parsed, ip: &Ip, side: Side) -> Verdict {
         // Nobody else speaks for us: neither a host that would have the peer believe it, nor a loop.
         if parsed.tunnel.is_none() && self.own.is_some_and(|own| own.address == ip.source) {
-            return Verdict::Refuse(Refusal::OwnSource);
+            return Verdict::Refuse(Refusal::OwnSource(side));
         }
         if side == Side::Wan && parsed.tunnel.is_none() && self.serves(ip.destination) {
-            return datagram(parsed, true).map_or(Verdict::Forward, Verdict::Message);
+            return datagram(parsed, side, true).map_or(Verdict::Forward, Verdict::Message);
         }
         Verdict::Transit
     }
@@ -366,11 +368,12 @@ fn for_our_station(frame: &[u8], link: &Link, parsed: &Parsed, own: &Station) ->
     }
 }
 
-fn datagram(parsed: &Parsed, to_served: bool) -> Option<Datagram> {
+fn datagram(parsed: &Parsed, side: Side, to_served: bool) -> Option<Datagram> {
     let (ip, udp) = (parsed.ip.as_ref()?, parsed.udp.as_ref()?);
     Some(Datagram {
         from: SocketAddr::new(ip.source, udp.source),
         destination: ip.destination,
+        side,
         to_served,
         payload_off: udp.payload_off,
         payload_len: udp.payload_len,

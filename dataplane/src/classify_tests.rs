@@ -246,6 +246,7 @@ fn crem_stops_where_it_is_ours_to_read() {
         (datagram.to_served, datagram.payload_len, datagram.ce),
         (false, 12, true)
     );
+    assert_eq!(datagram.side, Side::Wan);
     let served = frame(HOST, "10.0.1.5:4801");
     let Verdict::Message(datagram) = view.classify(&served, Side::Wan) else {
         panic!()
@@ -258,13 +259,13 @@ fn crem_stops_where_it_is_ours_to_read() {
     );
     // To our address, by way of another station.
     let around = view.classify(&frame(OTHER, "192.0.2.1:4801"), Side::Lan);
-    assert!(matches!(around, Verdict::Message(_)));
+    assert!(matches!(around, Verdict::Message(datagram) if datagram.side == Side::Lan));
     // Nobody else speaks for us, to whomever.
     for (to, side) in [("192.0.2.9:4801", Side::Lan), ("10.0.1.5:4801", Side::Wan)] {
         let pretended = udp(OTHER, "192.0.2.1:4801", to, Tags::NONE, &[1; 12]);
         assert_eq!(
             view.classify(&pretended, side),
-            Verdict::Refuse(Refusal::OwnSource)
+            Verdict::Refuse(Refusal::OwnSource(side))
         );
     }
     // Another port of ours is nobody's.
@@ -435,7 +436,7 @@ fn cut_frames_pause_and_our_own_are_refused() {
     let returned = ethernet(OTHER, OWN, 0x88b5, &[0; 46]);
     assert_eq!(
         view.classify(&returned, Side::Wan),
-        Verdict::Refuse(Refusal::OwnSource)
+        Verdict::Refuse(Refusal::OwnSource(Side::Wan))
     );
     let lldp = ethernet(Mac([1, 0x80, 0xc2, 0, 0, 0x0e]), HOST, 0x88cc, &[0; 46]);
     assert_eq!(

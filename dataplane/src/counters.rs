@@ -4,7 +4,7 @@ use crem_wire::crem::ParseError;
 use crem_wire::crem::registry::MessageType;
 use crem_wire::frame::Reason;
 
-use crate::classify::Refusal;
+use crate::classify::{Refusal, Side};
 use crate::control_frames::Control;
 
 macro_rules! counters {
@@ -83,9 +83,11 @@ counters! {
         ptp,
         /// Other frames to addresses that bridges keep to themselves, likewise.
         control_other,
-        /// Our own MAC address came in as source, or a CREM message from our own address: a loop, or somebody who speaks
-        /// in our name.
-        own_source,
+        /// Our own MAC address came in as source from the LAN, or a CREM message from our own address: a loop, or
+        /// somebody who speaks in our name.
+        own_source_lan,
+        /// The same, from the WAN.
+        own_source_wan,
         /// Addressed to our MAC address, but not for this VLAN.
         inband_vlan,
         /// Addressed to our MAC address, but neither CREM nor ARP, ND or ICMP.
@@ -133,7 +135,8 @@ impl Drops {
             Refusal::Control(Control::Macsec) => &mut self.macsec,
             Refusal::Control(Control::Ptp) => &mut self.ptp,
             Refusal::Control(Control::Other) => &mut self.control_other,
-            Refusal::OwnSource => &mut self.own_source,
+            Refusal::OwnSource(Side::Lan) => &mut self.own_source_lan,
+            Refusal::OwnSource(Side::Wan) => &mut self.own_source_wan,
             Refusal::InbandVlan => &mut self.inband_vlan,
             Refusal::InbandOther => &mut self.inband_other,
         };
@@ -285,6 +288,10 @@ pub struct Messages {
     pub not_served: u64,
     /// Other messages to hosts that we serve: they stop at the boundary.
     pub boundary: u64,
+    /// Messages to us that came in from the LAN although their sender is not there (AMB-PEERADDR).
+    pub wrong_port_lan: u64,
+    /// The same, from the WAN.
+    pub wrong_port_wan: u64,
     /// Datagrams on the CREM port that pass between others.
     pub transit: u64,
     /// Messages that came while protection is off.
@@ -319,6 +326,8 @@ impl Messages {
         self.intercepted += other.intercepted;
         self.not_served += other.not_served;
         self.boundary += other.boundary;
+        self.wrong_port_lan += other.wrong_port_lan;
+        self.wrong_port_wan += other.wrong_port_wan;
         self.transit += other.transit;
         self.off += other.off;
     }
@@ -339,6 +348,8 @@ impl Messages {
         f("intercepted", self.intercepted);
         f("not_served", self.not_served);
         f("boundary", self.boundary);
+        f("wrong_port_lan", self.wrong_port_lan);
+        f("wrong_port_wan", self.wrong_port_wan);
         f("transit", self.transit);
         f("off", self.off);
     }

@@ -250,6 +250,18 @@ impl<P: Platform> Inband<P> {
         Some((mac, side))
     }
 
+    /// The port at which messages from a gateway with this address come in: that of the next hop toward
+    /// it, and ours as long as none is known.
+    pub fn entrance(&self, sender: IpAddr) -> Side {
+        let hop = self.next_hop(sender);
+        hop.map_or(self.default_side, |(_, side)| side)
+    }
+
+    /// Whether the next hop toward a gateway is known.
+    pub fn knows(&self, peer: IpAddr) -> bool {
+        self.hops.contains_key(&peer)
+    }
+
     /// All next hops known.
     pub fn next_hops(&self) -> impl Iterator<Item = (IpAddr, [u8; 6])> + '_ {
         self.hops.iter().map(|(peer, mac)| (*peer, mac.0))

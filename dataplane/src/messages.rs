@@ -33,6 +33,9 @@ impl<P: Platform> Segment<P> {
                     self.counters.messages.boundary += 1;
                     return;
                 }
+                if self.came_astray(datagram, MessageType::Repair) {
+                    return;
+                }
                 let Some(protection) = &mut self.protection else {
                     self.counters.messages.off += 1;
                     return;
@@ -49,9 +52,38 @@ impl<P: Platform> Segment<P> {
         }
     }
 
+    /// Whether a message to us came in by another port than its sender's messages do, which is counted: a
+    /// host that wrote a peer's address and guessed a Flow ID must not speak for the peer (AMB-PEERADDR).
+    /// What is read in a host's stead came with its flow, and nodes that report are at no port of their
+    /// own. HELLO and the answer to it, which has its nonce, may come by either port before the next hop
+    /// toward their sender is known: what is said next is what makes it known.
+    fn came_astray(&mut self, datagram: &Datagram, kind: MessageType) -> bool {
+        let sender = datagram.from.ip();
+        let Some(inband) = &self.inband else {
+            return false;
+        };
+        let by_either = match kind {
+            MessageType::PathReport => true,
+            MessageType::Hello | MessageType::HelloAck => !inband.knows(sender),
+            _ => false,
+        };
+        if datagram.to_served || by_either || inband.entrance(sender) == datagram.side {
+            return false;
+        }
+        match datagram.side {
+            Side::Lan => self.counters.messages.wrong_port_lan += 1,
+            Side::Wan => self.counters.messages.wrong_port_wan += 1,
+        }
+        true
+    }
+
     fn other(&mut self, now: Instant, datagram: &Datagram, message: &Message) {
+        let kind = message.message_type();
+        self.counters.messages.count_received(kind);
+        if self.came_astray(datagram, kind) {
+            return;
+        }
         let counters = &mut self.counters.messages;
-        counters.count_received(message.message_type());
         match message {
             Message::Hello(hello) => {
                 if !self.view.serves(hello.flow.destination) {

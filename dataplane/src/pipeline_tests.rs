@@ -31,6 +31,7 @@ mod changes;
 mod frames;
 mod lengths;
 mod metering;
+mod ports;
 mod responses;
 mod team;
 mod watching;

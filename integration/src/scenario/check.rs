@@ -60,6 +60,7 @@ pub fn check(scenario: &Scenario, outcome: &Outcome) -> Vec<Finding> {
                 sent.frames, sent.between_others
             ),
         ));
+        found.extend(spoken_for_the_peer(scenario, run));
     }
     if scenario.expect.marks_arrive {
         found.extend(outcome.runs.iter().map(marks));
@@ -167,6 +168,20 @@ fn workers(scenario: &Scenario, run: &RunReport, found: &mut Vec<Finding>) {
             format!("{name}: references, messages and facts lost between workers {lost:?}"),
         ));
     }
+}
+
+/// What a host said in the name of its gateway's peer was refused, all of it, where anything was said.
+fn spoken_for_the_peer(scenario: &Scenario, run: &RunReport) -> Option<Finding> {
+    let said = run.intruder.as_peer;
+    let host = scenario.intruder?.at;
+    let counters = run.gateways.get(gateway_name(host));
+    let refused = counters.and_then(|c| c.messages.get("wrong_port_lan").copied());
+    (said > 0 || refused != Some(0)).then(|| {
+        Finding::new(
+            said > 100 && refused == Some(said),
+            format!("a host said {said} times to be the peer, which was refused {refused:?} times"),
+        )
+    })
 }
 
 /// A gateway with a stuck worker has ended by itself, and how long nothing was forwarded.

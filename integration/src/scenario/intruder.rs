@@ -1,7 +1,8 @@
 //! A stranger who sends CREM to a gateway and past it. What becomes of it is judged in `bounds.rs` and `check.rs`.
 //!
 //! Forgeries come from the WAN: REPAIR and CLOSE with a Flow ID that is in use, REPAIR with one that is not, HELLO and
-//! REPAIR to a served host, and ARP that claims the peer's address. What comes from outside comes from the WAN and from
+//! REPAIR to a served host, and ARP that claims the peer's address; and from the LAN in the peer's name: REPAIR, CLOSE
+//! and LOSS_REPORT with a Flow ID that is in use, and HELLO. What comes from outside comes from the WAN and from
 //! the LAN at the other end: every kind of message to hosts that the gateway serves, octets that are no message, the
 //! addresses of the gateways as source, and messages between others, which pass.
 
@@ -16,7 +17,7 @@ use std::thread::JoinHandle;
 use crem_rawsock::{Options, RawSock, sleep_ns};
 use crem_wire::crem::registry::Method;
 use crem_wire::crem::{
-    Close, FlowDescriptor, Hello, HopEntry, Limits, Message, PathReport, RepairHeader,
+    Close, FlowDescriptor, Hello, HopEntry, Limits, LossReport, Message, PathReport, RepairHeader,
 };
 use crem_wire::frame::{Mac, Tags, UdpFrame};
 use crem_wire::{Bitmap, ConfigId, FlowId, Psn, Qpn};
@@ -46,6 +47,8 @@ const ABROAD: [u8; 4] = [10, 77, 98, 1];
 enum Vantage {
     /// On the WAN, beside the gateway.
     Wan,
+    /// On the LAN of the gateway.
+    Lan,
     /// On the LAN at the other end.
     FarLan,
 }
@@ -57,6 +60,9 @@ pub struct Sent {
     pub frames: u64,
     /// Of these, messages between others, which pass.
     pub between_others: u64,
+    /// Of these, messages from the LAN to its gateway in the name of the gateway's peer.
+    #[serde(default)]
+    pub as_peer: u64,
 }
 
 /// A running stranger. Dropping it ends it.
@@ -74,20 +80,26 @@ impl Intruder {
         let host = stranger.at;
         let side = WAN_SIDES[usize::from(host == Host::B)];
         let mut places = vec![(world.path(Place::Wan), side, Vantage::Wan)];
-        if stranger.sends == Sends::Outside {
-            let far = world.path(Place::Host(host.other()));
-            places.push((far, HOST_INTERFACE, Vantage::FarLan));
-        }
+        let (lan, vantage) = match stranger.sends {
+            Sends::Forgeries => (host, Vantage::Lan),
+            Sends::Outside => (host.other(), Vantage::FarLan),
+        };
+        places.push((world.path(Place::Host(lan)), HOST_INTERFACE, vantage));
         let (stop, flow) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
         let threads = places.into_iter().map(|(path, interface, vantage)| {
             let (stop, flow) = (Arc::clone(&stop), Arc::clone(&flow));
             std::thread::spawn(move || {
                 let volley = |known| match (stranger.sends, vantage) {
-                    (Sends::Forgeries, _) => forgeries(host, crem_port, known),
+                    (Sends::Forgeries, Vantage::Wan) => forgeries(host, crem_port, known),
                     (Sends::Outside, Vantage::Wan) => from_the_wan(host, crem_port),
-                    (Sends::Outside, Vantage::FarLan) => from_the_lan(host, crem_port, known),
+                    (_, Vantage::Lan) => as_the_peer(host, crem_port, known),
+                    (_, Vantage::FarLan) => from_the_lan(host, crem_port, known),
                 };
-                send_until(&stop, &flow, &path, interface, volley)
+                let mut sent = send_until(&stop, &flow, &path, interface, volley)?;
+                if vantage == Vantage::Lan {
+                    sent.as_peer = sent.frames;
+                }
+                Ok(sent)
             })
         });
         let threads = threads.collect();
@@ -111,6 +123,7 @@ impl Intruder {
             let sent = thread.join().map_err(|_| "the intruder panicked")??;
             sum.frames += sent.frames;
             sum.between_others += sent.between_others;
+            sum.as_peer += sent.as_peer;
         }
         Ok(sum)
     }
@@ -171,6 +184,23 @@ fn forgeries(host: Host, port: u16, known: Option<FlowId>) -> Vec<Vec<u8>> {
     frames
 }
 
+/// From the LAN to its own gateway, in the name of the gateway's peer. Nothing before a flow is known: until the
+/// gateway knows where its peer is, it takes HELLO by either port.
+fn as_the_peer(host: Host, port: u16, known: Option<FlowId>) -> Vec<Vec<u8>> {
+    let Some(flow) = known else {
+        return Vec::new();
+    };
+    let payloads = [
+        encoded(&hello(host)),
+        repair(flow),
+        encoded(&close(flow)),
+        encoded(&loss_report(flow)),
+    ];
+    let (peer, gateway) = (inband(host.other()), inband(host));
+    let frames = payloads.iter().map(|p| frame_from(peer, gateway, port, p));
+    frames.collect()
+}
+
 /// To a served host from the WAN, in the gateway's own name as well, and between others.
 fn from_the_wan(host: Host, port: u16) -> Vec<Vec<u8>> {
     let served = Family::Ipv4.host(host);
@@ -211,6 +241,21 @@ fn encoded(message: &Message) -> Vec<u8> {
 
 fn close(flow: FlowId) -> Message {
     Message::Close(Close { flow, reason: 0 })
+}
+
+/// That half of the packets were lost.
+fn loss_report(flow: FlowId) -> Message {
+    Message::LossReport(LossReport {
+        flow,
+        interval_us: 100_000,
+        expected: 1000,
+        received: 500,
+        restored: 0,
+        incomplete_blocks: 30,
+        ce_marked: 0,
+        repairs_received: 0,
+        repairs_ce_marked: 0,
+    })
 }
 
 /// Of a loss that nobody saw, for a flow from the host.
@@ -346,6 +391,21 @@ mod tests {
             repairs += usize::from(matches!(parse(&payload).unwrap(), Parsed::Repair(..)));
         }
         assert_eq!((messages.len(), repairs), (5, 3));
+    }
+
+    #[test]
+    fn a_gateway_would_believe_what_a_host_says_for_its_peer() {
+        let frames = as_the_peer(Host::B, 4801, FlowId::new(5));
+        for octets in &frames {
+            let (class, payload) = class_of(octets);
+            assert_eq!(class, Class::Crem);
+            assert!(parse(&payload).is_ok());
+            let source: [u8; 4] = octets.get(26..30).unwrap().try_into().unwrap();
+            assert_eq!(IpAddr::from(source), inband(Host::A));
+            assert!(is_a_strangers(octets));
+        }
+        assert_eq!(frames.len(), 4);
+        assert!(as_the_peer(Host::B, 4801, None).is_empty());
     }
 
     #[test]

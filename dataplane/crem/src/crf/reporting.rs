@@ -55,6 +55,7 @@ impl<B: Clone> Track<B> {
             && let Some(window) = &mut self.window
         {
             window.drop_before(next, &mut cx.shared.store);
+            window.rest();
             // One frame a flow lends its headers to what comes first after the rest, while there is room.
             if cx.shared.store.budget.is_half_used() {
                 window.forget_last(&mut cx.shared.store);

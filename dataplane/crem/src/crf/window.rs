@@ -12,7 +12,7 @@ use crate::time::Instant;
 
 /// Places for pages that a stream starts with.
 const FIRST_PLACES: usize = 4;
-/// Places that an empty window keeps at most.
+/// Places that the empty window of a flow that rests keeps at most.
 const REST_PLACES: usize = 16;
 /// Largest number of PSNs between base and next: somewhat more than a CSF retains of one flow.
 pub(crate) const MAX_SPAN: u32 = (1 << 17) - PAGE;
@@ -293,9 +293,14 @@ impl<B: Clone> Window<B> {
             self.next = self.base;
             // The rest of the last page: what it says is of the past.
             self.give_back(page, store);
-            if self.pages.len() > REST_PLACES {
-                self.pages = Vec::new();
-            }
+        }
+    }
+
+    /// Lets go of places for pages that a long window has left behind. For a flow that rests only: one that
+    /// is caught up for a moment needs as many again with the next block that stays incomplete for long.
+    pub(crate) fn rest(&mut self) {
+        if self.base == self.next && self.pages.len() > REST_PLACES {
+            self.pages = Vec::new();
         }
     }
 
@@ -415,6 +420,23 @@ mod tests {
             off: 42,
             len: 100,
         }
+    }
+
+    #[test]
+    fn a_window_that_is_caught_up_keeps_its_places_until_it_rests() {
+        let mut store = store(10);
+        let psn = Psn::new(5);
+        let mut w = Window::new(psn);
+        w.advance(psn.add(4000));
+        let long = w.octets();
+        w.drop_before(psn.add(4000), &mut store);
+        assert_eq!((w.len(), w.octets()), (0, long));
+        w.advance(psn.add(4100));
+        w.rest();
+        assert_eq!(w.octets(), long, "it is not empty");
+        w.drop_before(psn.add(4100), &mut store);
+        w.rest();
+        assert_eq!(w.octets(), 0);
     }
 
     #[test]

@@ -104,3 +104,18 @@ fn the_units_are_understood() {
     assert_eq!(checked, 6);
     std::fs::remove_dir_all(place).unwrap();
 }
+
+/// Those that are started anew within a second or less reach the manager's default limit, five starts in ten seconds,
+/// and would stay down.
+#[test]
+fn the_manager_never_gives_up_on_a_unit_that_restarts_at_once() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+    for name in ["dataplane", "control", "export"] {
+        let text = std::fs::read_to_string(units.join(format!("crem-{name}.service"))).unwrap();
+        let (unit, service) = text.split_once("\n[Service]\n").unwrap();
+        assert!(service.contains("\nRestart=always\n"), "{name}");
+        // Where it is no key of [Unit], the manager only logs that it does not know it.
+        let set = unit.lines().any(|line| line == "StartLimitIntervalSec=0");
+        assert!(set, "{name}: {unit}");
+    }
+}

@@ -30,6 +30,7 @@ mod leave;
 mod line;
 pub mod listing;
 pub mod machine;
+mod memory;
 mod messages;
 pub mod metering;
 mod neighbours;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crem_api::{Confinement, Device as Wanted, Document, Invalid};
 use crem_core::time::Instant;
 use crem_dpdk::thread::Affinity;
-use crem_dpdk::{Clock, Eal, EalConfig, Iova, Memory, Mempool, MempoolConfig, vdev};
+use crem_dpdk::{Clock, Eal, EalConfig, Iova, Mempool, MempoolConfig, vdev};
 use crem_fec::Engine;
 
 use crate::apply::MakeRemake;
@@ -25,13 +25,11 @@ use crate::dpdk::Dpdk;
 use crate::guard::tell_panics_briefly;
 use crate::line::{Maker, protecting, tell_bounds};
 use crate::machine::{self, Known, Ports};
+use crate::memory::Takers;
 use crate::metering::{Metered, utc_offset};
 use crate::numa::{self, Plan, Topology};
 use crate::segment::Segment;
 use crate::worker::{Idle, Links, Worker};
-
-/// Memory besides the pool that EAL and drivers take, in MB.
-const OVERHEAD_MB: u32 = 16;
 
 /// Where packet memory comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -335,16 +333,15 @@ fn connect(workers: u16) -> (Vec<Links>, Ends, OrderEnds) {
 }
 
 fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> EalConfig {
-    let mb = options
-        .memory_mb
-        .unwrap_or_else(|| pool.needed_mb() + OVERHEAD_MB);
+    let takers = Takers {
+        document: &options.document,
+        pool,
+        interface_queues: interface_queues(options),
+        ring_frames: options.ring_frames,
+    };
     let mut config = EalConfig {
         cpu: options.cpus.first().copied(),
-        memory: match options.memory {
-            MemoryKind::Auto => Memory::Auto { mb },
-            MemoryKind::Huge => Memory::Huge { mb },
-            MemoryKind::NoHuge => Memory::NoHuge { mb },
-        },
+        memory: takers.memory(options.memory, options.memory_mb),
         log_sink: log,
         ..EalConfig::default()
     };
@@ -371,9 +368,6 @@ fn eal_config(options: &Options, ports: &Ports, pool: &MempoolConfig<'_>) -> Eal
                     config.pci.push(address.clone());
                     // Without an IOMMU devices take physical addresses, and those of hugepages only.
                     config.iova = Iova::Auto;
-                    if let Memory::Auto { mb } = config.memory {
-                        config.memory = Memory::Huge { mb };
-                    }
                 }
             }
         }

@@ -11,6 +11,18 @@ use crate::lifetime::{RawPool, Shared};
 use crate::log;
 use crate::mbuf::{HEADROOM, Mbuf, MbufError};
 
+/// Octets of a page without hugepages.
+const ORDINARY_PAGE: u64 = 1 << 12;
+/// Octets of the smallest hugepage.
+const HUGE_PAGE: u64 = 1 << 21;
+/// Octets of a cache line.
+const LINE: u64 = 64;
+/// Octets of a pointer in the ring of free elements.
+const POINTER: u64 = 8;
+/// Octets of the caches, which a pool has for each lcore that there could be: 128 of them, each with place for three
+/// times the largest cache.
+const CACHES: u64 = 128 * (3 * 512 * POINTER + 2 * LINE);
+
 /// How to make a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MempoolConfig<'a> {
@@ -39,13 +51,36 @@ impl Default for MempoolConfig<'_> {
 }
 
 impl MempoolConfig<'_> {
-    /// Octets that each element takes: its buffer, the mbuf header and the pool's own header.
-    const PER_ELEMENT: u64 = 128 + 64;
-
-    /// Memory that the pool needs, in MB, rounded up.
+    /// Memory that the pool needs where it is on hugepages, in MB, rounded up.
     pub fn needed_mb(&self) -> u32 {
-        let octets = u64::from(self.count) * (u64::from(self.room) + Self::PER_ELEMENT);
-        u32::try_from(octets.div_ceil(1 << 20)).unwrap_or(u32::MAX)
+        self.needed_in(HUGE_PAGE)
+    }
+
+    /// The same where it is on ordinary pages.
+    ///
+    /// DPDK lets no element that fits a page cross into the next one, and for larger ones it reserves whole pages
+    /// although it fills them without gaps then. With less free than that it reserves a half, and a half of the rest,
+    /// and so on: what is left for others can be anything.
+    pub fn needed_ordinary_mb(&self) -> u32 {
+        self.needed_in(ORDINARY_PAGE)
+    }
+
+    fn needed_in(&self, page: u64) -> u32 {
+        let (count, element) = (u64::from(self.count), self.element());
+        let elements = match page / element {
+            0 => count * element.next_multiple_of(page),
+            fit => count.div_ceil(fit) * page,
+        };
+        let ring = (count + 1).next_power_of_two() * POINTER;
+        let caches = if self.cache == 0 { 0 } else { CACHES };
+        u32::try_from((elements + ring + caches).div_ceil(1 << 20)).unwrap_or(u32::MAX)
+    }
+
+    /// Octets of each element: its buffer, the mbuf header and the pool's own header, in cache lines of an odd number,
+    /// which DPDK takes so that elements begin on all channels of the memory alike.
+    fn element(&self) -> u64 {
+        let octets = u64::from(self.room) + 128 + 64;
+        (octets.div_ceil(LINE) | 1) * LINE
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -214,5 +249,33 @@ impl Mempool {
 
     pub(crate) fn as_ptr(&self) -> *mut dpdk_sys::rte_mempool {
         self.raw.as_ptr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_take_pages_as_dpdk_reserves_them() {
+        let pool = |count, room| MempoolConfig {
+            count,
+            room,
+            cache: 0,
+            ..MempoolConfig::default()
+        };
+        // 155 lines each, 211 of them in a page of 2 MB: 39 pages, and 64 KB of pointers.
+        let large = pool(8191, 9728);
+        assert_eq!(large.needed_mb(), 39 * 2 + 1);
+        // Three pages of 4 KB each.
+        assert_eq!(large.needed_ordinary_mb(), 96 + 1);
+        // One page each, although the rest of it is lost.
+        assert_eq!(pool(8191, 2176).needed_ordinary_mb(), 32 + 1);
+        assert_eq!(pool(8191, 2176).needed_mb(), 20 + 1);
+        let cached = MempoolConfig {
+            cache: 1,
+            ..pool(511, 256)
+        };
+        assert_eq!(cached.needed_ordinary_mb(), 2);
     }
 }

@@ -47,6 +47,8 @@ pub enum MemoryKind {
 pub struct Options {
     /// The config document.
     pub document: Document,
+    /// What is otherwise than configured since the start, and why, in words; for the status.
+    pub instead: Option<String>,
     /// Path of the status socket.
     pub status_socket: PathBuf,
     /// Path of the socket of the exporting process, looked for while something is observed.
@@ -170,6 +172,7 @@ fn serve(
         version: options.version,
         instance: instance()?,
         revision: None,
+        instead: options.instead,
         segments: Vec::new(),
         numa: plan.warnings.clone(),
         confinement: Confinement::default(),

@@ -2,7 +2,7 @@
 //! environment, then flags; nothing of it can change the document.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +17,8 @@ use crate::sandbox::Sandbox;
 /// Prefix of environment variables; the parts of a key are joined by two underscores.
 const PREFIX: &str = "CREM_";
 const SEPARATOR: &str = "__";
+/// The variable that names the document.
+const DOCUMENT: &str = "CREM_DOCUMENT";
 /// The variable that chooses the kind of memory.
 pub(crate) const MEMORY_KIND: &str = "CREM_MEMORY__KIND";
 /// Fewest frame buffers that anything works with.
@@ -65,7 +67,10 @@ pub(crate) struct Flags {
 /// A finished bootstrap.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Bootstrap {
-    pub(crate) document: PathBuf,
+    /// Where the config document may be, in the order of preference; at least one.
+    pub(crate) documents: Vec<PathBuf>,
+    /// Whoever starts the process has named the document, and means this one.
+    pub(crate) only_named: bool,
     pub(crate) status_socket: PathBuf,
     pub(crate) worker: Workers,
     pub(crate) memory: MemoryKind,
@@ -91,20 +96,20 @@ impl Bootstrap {
         flags: &Flags,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, Invalid> {
+        let environment: Vec<(String, String)> = environment.into_iter().collect();
+        let only_named =
+            flags.document.is_some() || environment.iter().any(|(name, _)| name == DOCUMENT);
         let value = merged(flags, environment)
             .map_err(|e| Invalid::whole(e.to_string(), "a readable bootstrap"))?;
         let issues = Issues::default();
-        let bootstrap = Self::typed(&Node::root(&value, &issues));
+        let bootstrap = Self::typed(&Node::root(&value, &issues), only_named);
         issues.conclude(bootstrap)
     }
 
-    fn typed(node: &Node<'_>) -> Option<Self> {
+    fn typed(node: &Node<'_>, only_named: bool) -> Option<Self> {
         let mut t = node.table()?;
         let control = t.or("control", Control::default(), Control::read);
-        // What the control process confirmed last, unless something else is named.
-        let confirmed = control.as_ref().map(|c| c.state.join("confirmed.json"));
-        let confirmed = confirmed.unwrap_or_default();
-        let document = t.or("document", confirmed, path);
+        let document = t.optional("document", path);
         let status_socket = t.or("status", "/run/crem/dataplane.sock".into(), |n| {
             let mut t = n.table()?;
             let socket = t.required("socket", path);
@@ -124,7 +129,8 @@ impl Bootstrap {
         t.finish();
         let (worker, memory, export, control) = (worker?, memory?, export?, control?);
         Some(Self {
-            document: document?,
+            documents: documents(document?, only_named, &control.state),
+            only_named,
             status_socket: status_socket?,
             worker,
             memory: memory.kind,
@@ -140,6 +146,19 @@ impl Bootstrap {
             fleet_status: control.fleet_status,
             sandbox: sandbox?,
         })
+    }
+}
+
+/// What the control process confirmed last comes first, as that is what it would bring into force anyway; then what the
+/// bootstrap names. Who starts the process with a document wins over both.
+fn documents(named: Option<PathBuf>, only_named: bool, state: &Path) -> Vec<PathBuf> {
+    let confirmed = state.join("confirmed.json");
+    match named {
+        Some(named) if only_named || named == confirmed => vec![named],
+        // A link that leads nowhere is a revision that is lost, and worth telling.
+        Some(named) if confirmed.symlink_metadata().is_ok() => vec![confirmed, named],
+        Some(named) => vec![named],
+        None => vec![confirmed],
     }
 }
 
@@ -361,7 +380,7 @@ fn merged(
     // Other programs of ours take CREM_… variables too: those that are meant for a bootstrap name a
     // table, or the document.
     let meant = environment.into_iter().filter(|(name, _)| {
-        name == "CREM_DOCUMENT"
+        name == DOCUMENT
             || name
                 .strip_prefix(PREFIX)
                 .is_some_and(|n| n.contains(SEPARATOR))
@@ -413,7 +432,7 @@ mod tests {
             ..Flags::default()
         };
         let bootstrap = Bootstrap::read(&flags, []).unwrap();
-        assert_eq!(bootstrap.document, PathBuf::from("d.toml"));
+        assert_eq!(bootstrap.documents, [PathBuf::from("d.toml")]);
         assert_eq!(bootstrap.worker, Workers::default());
         assert_eq!(bootstrap.pool_frames, 8191);
     }
@@ -438,7 +457,7 @@ mod tests {
         ]);
         let bootstrap = Bootstrap::read(&flags, variables).unwrap();
         std::fs::remove_file(path).unwrap();
-        assert_eq!(bootstrap.document, PathBuf::from("e"));
+        assert_eq!(bootstrap.documents, [PathBuf::from("e")]);
         let worker = bootstrap.worker;
         assert_eq!((&worker.cpus[..], worker.idle), (&[3, 5][..], Idle::Busy));
         assert_eq!(bootstrap.memory_mb, Some(128));

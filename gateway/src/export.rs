@@ -70,14 +70,15 @@ pub(crate) fn export(flags: &ExportFlags) -> ExitCode {
         return refuse("bootstrap", &invalid);
     }
     let confinement = sandbox::export(&bootstrap);
-    let name = bootstrap.document.display().to_string();
+    let document = bootstrap.documents.into_iter().next().unwrap_or_default();
+    let name = document.display().to_string();
     let signals = hear_reloads().and_then(|reload| Ok((reload, stop_signals()?)));
     let (reload, stop) = match signals {
         Ok(signals) => signals,
         Err(failure) => return fail(&failure),
     };
     let options = ExportOptions {
-        document: bootstrap.document,
+        document,
         reload,
         socket: bootstrap.export_socket,
         status_socket: bootstrap.export_status_socket,

@@ -2,6 +2,7 @@
 //! exit status; everything else is in the crates.
 #![forbid(unsafe_code)]
 
+mod boot;
 mod bootstrap;
 mod capture;
 mod collect;
@@ -73,15 +74,21 @@ fn dataplane(flags: &Flags) -> ExitCode {
     if let Err(invalid) = logging::begin(&bootstrap.log_filter, None) {
         return refuse("bootstrap", &invalid);
     }
-    let document = match crem_api::load(&bootstrap.document) {
-        Ok(document) => document,
-        Err(invalid) => return refuse(&bootstrap.document.display().to_string(), &invalid),
+    let chosen = match boot::choose(&bootstrap) {
+        Ok(chosen) => chosen,
+        Err(refused) => {
+            for (path, invalid) in &refused {
+                refuse(&path.display().to_string(), invalid);
+            }
+            return ExitCode::from(INVALID);
+        }
     };
     sandbox::dataplane_begins(&bootstrap.sandbox);
-    let name = bootstrap.document.display().to_string();
-    let confine = Box::new(sandbox::dataplane(&bootstrap, &document));
+    let name = chosen.path.display().to_string();
+    let confine = Box::new(sandbox::dataplane(&bootstrap, &chosen.document));
     let options = Options {
-        document,
+        document: chosen.document,
+        instead: chosen.instead,
         status_socket: bootstrap.status_socket,
         export_socket: bootstrap.export_socket,
         cpus: bootstrap.worker.cpus,

@@ -347,6 +347,8 @@ impl Applier {
                 version: about.version.clone(),
                 instance: about.instance.clone(),
                 revision: self.revision,
+                // A document that came later is what somebody wants.
+                instead: None,
                 segments: segments.collect(),
                 numa: about.numa.clone(),
                 confinement: about.confinement.clone(),
@@ -449,6 +451,7 @@ mod tests {
                 version: String::new(),
                 instance: String::new(),
                 revision: None,
+                instead: None,
                 segments: vec![opened; 2],
                 numa: Vec::new(),
                 confinement: crem_api::Confinement::default(),

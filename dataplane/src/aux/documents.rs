@@ -30,6 +30,8 @@ pub struct About {
     pub instance: String,
     /// What was given with the document in force.
     pub revision: Option<u64>,
+    /// Why the document in force is not the one configured, or not wholly.
+    pub instead: Option<String>,
     /// Segments in the order of the document.
     pub segments: Vec<AboutSegment>,
     /// Workers and ports that are on different NUMA nodes.
@@ -93,7 +95,7 @@ fn each<'a>(
 
 fn status(about: &About, export: Option<&RelayState>, (snapshot, utc): (&Snapshot, u64)) -> Status {
     let segments = each(about, snapshot).map(|(a, s)| {
-        let mut segment = segment(a, s, snapshot);
+        let mut segment = segment(about, a, s, snapshot);
         let first = s.times.first_forwarded;
         segment.first_forwarded_at_ms = first.map(|at| (at.0 + utc) / 1_000_000);
         (a.id.clone(), segment)
@@ -113,7 +115,12 @@ fn status(about: &About, export: Option<&RelayState>, (snapshot, utc): (&Snapsho
     }
 }
 
-fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> SegmentStatus {
+fn segment(
+    process: &About,
+    about: &AboutSegment,
+    s: &SegmentSnapshot,
+    snapshot: &Snapshot,
+) -> SegmentStatus {
     let [lan, wan] = &about.ports;
     let port = |(device, mtu): &(String, u32), opened: &PortStatus, link_up, side| PortStatus {
         device: device.clone(),
@@ -135,7 +142,11 @@ fn segment(about: &AboutSegment, s: &SegmentSnapshot, snapshot: &Snapshot) -> Se
     }
     SegmentStatus {
         mode: s.mode.to_owned(),
-        mode_reason: s.off_reason.or(about.off_reason).map(str::to_owned),
+        mode_reason: s
+            .off_reason
+            .or(about.off_reason)
+            .map(str::to_owned)
+            .or_else(|| process.instead.clone()),
         bypass: about.bypass.as_ref().map(|(status, until)| {
             let left = until.since(Instant(snapshot.at_ns));
             BypassStatus {

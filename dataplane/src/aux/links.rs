@@ -110,6 +110,7 @@ mod tests {
             instance: String::new(),
             revision: None,
             numa: Vec::new(),
+            instead: None,
             confinement: crem_api::Confinement::default(),
             segments: vec![AboutSegment {
                 id: "a".to_owned(),

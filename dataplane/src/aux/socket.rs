@@ -309,6 +309,7 @@ mod tests {
             version: String::new(),
             instance: String::new(),
             revision: None,
+            instead: None,
             segments: Vec::new(),
             numa: Vec::new(),
             confinement: crem_api::Confinement::default(),

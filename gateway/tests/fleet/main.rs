@@ -89,22 +89,31 @@ fn documents_come_from_layers_and_bad_ones_are_told_and_left_out() {
     assert_eq!(local, world.status());
     assert_eq!(agent.unwrap()["etcd"], true);
     // The same as numbers.
-    let told = |line: String| {
+    let told = |world: &World, line: String| {
         let line = format!("{line}\n");
         world::until(&line, || world.metrics().contains(&line).then_some(()));
     };
     let revision = status["desired"].as_str().unwrap().split('-').next();
-    told(format!(
-        "crem_fleet_revision{{kind=\"desired\"}} {}",
-        revision.unwrap()
-    ));
-    told("crem_fleet_agent_up 1".to_owned());
-    told("crem_fleet_etcd_up 1".to_owned());
-    told("crem_fleet_state{state=\"applied\"} 1".to_owned());
-    told("crem_fleet_documents_total{outcome=\"applied\"} 2".to_owned());
-    told("crem_fleet_failures_total{reason=\"fleet-layer\"} 1".to_owned());
+    told(
+        &world,
+        format!(
+            "crem_fleet_revision{{kind=\"desired\"}} {}",
+            revision.unwrap()
+        ),
+    );
+    told(&world, "crem_fleet_agent_up 1".to_owned());
+    told(&world, "crem_fleet_etcd_up 1".to_owned());
+    told(&world, "crem_fleet_state{state=\"applied\"} 1".to_owned());
+    told(
+        &world,
+        "crem_fleet_documents_total{outcome=\"applied\"} 2".to_owned(),
+    );
+    told(
+        &world,
+        "crem_fleet_failures_total{reason=\"fleet-layer\"} 1".to_owned(),
+    );
     world.kill_etcd();
-    told("crem_fleet_etcd_up 0".to_owned());
+    told(&world, "crem_fleet_etcd_up 0".to_owned());
 }
 
 #[test]

@@ -67,6 +67,7 @@ mod tests {
             version: String::new(),
             instance: String::new(),
             revision: None,
+            instead: None,
             segments: ids.iter().map(segment).collect(),
             numa: Vec::new(),
             confinement: Confinement::default(),

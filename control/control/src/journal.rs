@@ -10,19 +10,23 @@ use tokio::sync::watch;
 /// Events kept.
 pub const MAX_EVENTS: usize = 1024;
 
+/// Numbers for each millisecond in which a process may start: 2^11.
+const EVENTS_A_MS_BITS: u32 = 11;
+/// The largest number that JSON carries everywhere.
+const MAX_NUMBER: u64 = (1 << 53) - 1;
+
 /// The ring.
 #[derive(Debug)]
 pub struct Journal {
     ring: Mutex<VecDeque<Event>>,
+    /// The number before the first one.
+    before: u64,
     last: watch::Sender<u64>,
 }
 
 impl Default for Journal {
     fn default() -> Self {
-        Self {
-            ring: Mutex::default(),
-            last: watch::Sender::new(0),
-        }
+        Self::after(0)
     }
 }
 
@@ -66,10 +70,25 @@ pub enum Since {
 }
 
 impl Journal {
+    /// An empty ring of a process that started at this time, milliseconds since 1970. Numbers begin there, so that
+    /// one that a client has from another start is told from those of this one. They stay below 2^53, which JSON carries
+    /// everywhere.
+    pub fn of_start(at_ms: u64) -> Self {
+        Self::after((at_ms << EVENTS_A_MS_BITS) & MAX_NUMBER)
+    }
+
+    fn after(before: u64) -> Self {
+        Self {
+            ring: Mutex::default(),
+            before,
+            last: watch::Sender::new(before),
+        }
+    }
+
     /// Adds an event.
     pub fn push(&self, at_ms: u64, kind: &str, text: impl Into<String>, revision: Option<u64>) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = ring.back().map_or(0, |e| e.id) + 1;
+        let id = ring.back().map_or(self.before, |e| e.id) + 1;
         if ring.len() == MAX_EVENTS {
             ring.pop_front();
         }
@@ -89,9 +108,9 @@ impl Journal {
     /// What came after event number `id`; 0 asks for everything.
     pub fn since(&self, id: u64) -> Since {
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = ring.back().map_or(0, |e| e.id);
-        let first = ring.front().map_or(1, |e| e.id);
-        if id > last || (id != 0 && id + 1 < first) {
+        let last = ring.back().map_or(self.before, |e| e.id);
+        let first = ring.front().map_or(self.before + 1, |e| e.id);
+        if id != 0 && (id > last || id + 1 < first) {
             return Since::Gone(last);
         }
         Since::All(ring.iter().filter(|e| e.id > id).cloned().collect())
@@ -123,6 +142,30 @@ mod tests {
             Since::All(events) => events.iter().map(|e| e.id).collect(),
             Since::Gone(last) => panic!("gone, last is {last}"),
         }
+    }
+
+    #[test]
+    fn a_number_of_another_start_is_told_from_those_of_this_one() {
+        let (earlier, later) = (
+            Journal::of_start(1_790_000_000_000),
+            Journal::of_start(1_790_000_000_900),
+        );
+        for journal in [&earlier, &later] {
+            (0..60).for_each(|n| journal.push(n, "kind", "text", None));
+        }
+        let (seen, last) = (earlier.last() - 10, later.last());
+        assert_eq!(ids(earlier.since(seen)).len(), 10);
+        assert_eq!(later.since(seen), Since::Gone(last));
+        assert_eq!(
+            earlier.since(last),
+            Since::Gone(earlier.last()),
+            "nor backwards"
+        );
+        assert_eq!(ids(later.since(0)).len(), 60);
+        assert!(last < 1 << 53);
+        let fresh = Journal::of_start(1_790_000_001_000);
+        assert_eq!(fresh.since(last), Since::Gone(fresh.last()));
+        assert_eq!(ids(fresh.since(0)), Vec::<u64>::new());
     }
 
     #[test]

@@ -324,6 +324,10 @@ fn log_events(names: &[String], snapshot: &mut Snapshot) {
             match event {
                 // Several a second while the path changes.
                 Event::ConfigChanged { .. } => tracing::debug!(segment = %name, "{event:?}"),
+                // Somebody has to look at the path or the peer.
+                Event::PeerDead(_) | Event::BreakerOpened(_) | Event::PathBreakerOpened(_) => {
+                    tracing::warn!(segment = %name, "{event:?}");
+                }
                 _ => tracing::info!(segment = %name, "{event:?}"),
             }
         }
@@ -341,7 +345,9 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
         let mut signals = signal(kind)?;
         tokio::spawn(async move {
             while signals.recv().await.is_some() {
-                tracing::warn!("{name} does nothing here: a changed document takes a restart");
+                tracing::warn!(
+                    "{name} does nothing here: control brings a changed document into force"
+                );
             }
         });
     }

@@ -98,7 +98,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let store = Store::open(&options.state, Durability::Flushed)?;
     let _lock = lock(&options.state)?;
     let audit = Arc::new(audit::Log::open(&options.state.join("audit.jsonl"))?);
-    let journal = Arc::new(Journal::of_start(crate::clock::now().wall_ms));
+    let journal = Arc::new(Journal::of_start(clock::now().wall_ms));
     let (engine, thread) = engine::start(Parts {
         store,
         plane: Box::new(SocketPlane::new(&options.others.dataplane)),

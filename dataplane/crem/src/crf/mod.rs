@@ -147,7 +147,7 @@ impl<B: PktBuf> Crf<B> {
         Self {
             rng: Rng::new(seed),
             table: BoundedTable::new(crf.max_flows),
-            flows: HashMap::with_capacity(crf.max_flows as usize),
+            flows: HashMap::new(),
             timers: Timers::default(),
             shared,
             touched: Vec::new(),

@@ -116,10 +116,10 @@ impl<B: PktBuf> Csf<B> {
             sh: Shared {
                 peers: Peers::new(csf.max_peers),
                 paths: BoundedTable::new(csf.max_peers),
-                by_id: HashMap::with_capacity(csf.max_flows as usize),
+                by_id: HashMap::new(),
                 flow_ids: VecDeque::new(),
                 by_nonce: HashMap::new(),
-                descriptors: HashMap::with_capacity(csf.max_flows as usize),
+                descriptors: HashMap::new(),
                 hello_bucket: hello_bucket(&cfg, Instant(0)),
                 admission: Admission::new(),
                 retained: Retention::new(csf),
